@@ -1,5 +1,5 @@
-//! Gives the provider its soname and only libfabric's one symbol (not those of libpvas, whose
-//! code is in it), and keeps it loaded: others know where its endpoints are.
+//! Sets the soname of the library, and exports only the symbol that libfabric calls. Keeps the
+//! library loaded for ever, because other tasks know addresses of its ports.
 
 fn main() {
     for argument in ["-soname,libnagaya-fi.so", "--exclude-libs,ALL", "-z,nodelete"] {

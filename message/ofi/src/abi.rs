@@ -1,6 +1,6 @@
-//! libfabric's binary interface, as far as a provider for messages and remote memory meets it:
-//! structures, tables of calls and constants of `rdma/*.h`, under libfabric's own names but in
-//! our spelling. Versions since 1.5 have only appended to these structures.
+//! libfabric's binary interface, for providers of messages and remote memory: structures, tables of
+//! calls and constants of `rdma/*.h`. Names are libfabric's, in Rust's spelling. Versions since 1.5
+//! have only appended to these structures.
 //!
 //! `tests/abi.rs` compiles a C program that compares all of it with the installed headers.
 
@@ -18,7 +18,7 @@ pub const fn version(major: u32, minor: u32) -> u32 {
 /// `FI_ADDR_UNSPEC` and `FI_ADDR_NOTAVAIL`.
 pub const ADDR_UNSPEC: u64 = u64::MAX;
 
-/// A set of numbers under libfabric's names, and a table of them for the test.
+/// Constants by libfabric's names, and a table of them for the test.
 macro_rules! constants {
     ($(#[$doc:meta])* $table:ident: $type:ty { $($name:ident = $value:expr, $c:literal;)* }) => {
         $(pub const $name: $type = $value;)*
@@ -76,7 +76,7 @@ pub const ORDER_STRICT: u64 = 0x1ff;
 pub const ORDER_EACH: u64 = 0xff << 32;
 
 constants! {
-    /// Numbers that enumerations have.
+    /// Values of enumerations.
     NUMBERS: u32 {
         ADDR_STR = 9, "FI_ADDR_STR";
         EP_RDM = 3, "FI_EP_RDM";
@@ -167,7 +167,7 @@ constants! {
 }
 
 constants! {
-    /// Errors; calls return them negated.
+    /// Errors. Calls return them negated.
     ERRORS: i32 {
         ENOENT = libc::ENOENT, "FI_ENOENT";
         EIO = libc::EIO, "FI_EIO";
@@ -210,7 +210,7 @@ macro_rules! structures {
             #[derive(Debug, Clone, Copy)]
             pub struct $name { $(pub $field: $type,)* }
         )*
-        /// What C calls each, its size, and its fields with their offsets.
+        /// The name of each in C, its size, and its fields with their offsets.
         pub fn layouts() -> Vec<(&'static str, usize, Vec<(&'static str, usize)>)> {
             vec![$((
                 $c,
@@ -584,7 +584,7 @@ structures! {
 }
 
 impl OpsFid {
-    /// What objects of libfabric's have in common.
+    /// The calls that all objects of libfabric have.
     pub const fn of(close: Close, bind: Call<Bind>, control: Call<Control>) -> Self {
         let size = size_of::<Self>();
         let (ops_open, tostr, ops_set) = (None, None, None);

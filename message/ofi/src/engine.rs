@@ -1,19 +1,27 @@
 //! The engine: what happens between endpoints, below libfabric's objects.
 //!
-//! All that changes in a domain and its endpoints is one `state` behind one lock. `progress` takes
-//! in what has arrived and reports what is done; `deliver` gives a kept message to its receive, and
-//! `transfer` copies large messages. A `port` is what other tasks see of an endpoint, `regions` the
-//! memory that they may reach, `counts` the numbers in which they count. `vector` has the peers of an
-//! address vector; an `address` says where an endpoint is, `name` and `resolve` what it is called,
-//! and `registry` finds it. `space` is the calling task, `copy` reaches the memory of others. An
-//! `owner` is another provider that has our receives. `library` and `log` call the libfabric that
-//! has loaded us.
+//! A domain with its endpoints is one `state` behind one lock (`guarded`). `arrival` takes messages
+//! out of an endpoint's ring and matches them, `sends` completes messages that it has sent, and
+//! `progress` drives both. `deliver` gives an unexpected message to its receive. `transfer` copies
+//! large messages.
+//!
+//! A `port` is the part of an endpoint that other tasks use. `regions` is the memory that they may
+//! access, and `counts` are their counters. An `address` locates an endpoint, `name` and `resolve`
+//! name it, `registry` finds it by name, and a `vector` keeps peers by number. `space` is the
+//! calling task, and `remote` is the memory of other tasks. `completion` describes completions. An
+//! `owner` is another provider that owns receives and queues. `library` and `log` call the
+//! libfabric that has loaded this library.
+//!
+//! `unsafe` is in the files that touch memory or call C: `copy`, `guarded`, `library`, `port`,
+//! `regions`, `remote`, `space` and `transfer`.
 
 pub mod address;
+pub mod arrival;
 pub mod completion;
 pub mod copy;
 pub mod counts;
 pub mod deliver;
+pub mod guarded;
 pub mod library;
 pub mod log;
 pub mod name;
@@ -22,8 +30,9 @@ pub mod port;
 pub mod progress;
 pub mod regions;
 pub mod registry;
+pub mod remote;
 pub mod resolve;
-pub mod scatter;
+pub mod sends;
 pub mod space;
 pub mod state;
 pub mod transfer;

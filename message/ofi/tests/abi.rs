@@ -1,5 +1,5 @@
-//! Our view of libfabric's binary interface against its installed headers: a C program that
-//! compiles only if they agree. Newer headers may have appended to structures.
+//! Compares `abi` with libfabric's installed headers, by a C program that compiles only if they
+//! agree. Newer headers may have appended to structures.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn structures_and_numbers_are_libfabrics() {
         abi::layouts(),
     );
     assert!(checks > 300, "only {checks}");
-    // Distributions may leave this one out, and old ones have another.
+    // Distributions may leave this header out, and old versions have another one.
     source.push_str(
         "#if __has_include(<rdma/providers/fi_peer.h>)\n#include <rdma/providers/fi_peer.h>\n\
          #if FI_MAJOR_VERSION > 2 || FI_MAJOR_VERSION == 2 && FI_MINOR_VERSION >= 3\n",
@@ -47,7 +47,7 @@ fn structures_and_numbers_are_libfabrics() {
 /// A structure's name, its size, and its fields with their offsets.
 type Layout<'a> = (&'a str, usize, Vec<(&'a str, usize)>);
 
-/// Appends checks of numbers and of structures. How many.
+/// Appends checks of numbers and of structures. Returns their number.
 fn compare<'a>(
     source: &mut String,
     numbers: impl Iterator<Item = &'a (&'a str, u64)>,

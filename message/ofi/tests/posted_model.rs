@@ -1,5 +1,5 @@
-//! Published receives under loom: senders and the receiver match at the same time, and every
-//! message gets the receive that it would get if the receiver did so alone.
+//! Published receives under loom: senders and the receiver match at the same time. Every message
+//! gets the receive that it would get if only the receiver matched.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-ofi --test posted_model --release`.
 #![cfg(loom)]
@@ -33,9 +33,9 @@ struct Model {
 }
 
 fn receive(number: u64, tag: u64) -> Receive {
-    let (completes, multiple, place) = (true, 0, None);
+    let (completes, multiple, slot_use) = (true, 0, None);
     let (context, buffer) = (number as usize, Parts::one(number * ROOM, ROOM));
-    Receive { context, source: None, tag, ignore: 0, buffer, completes, multiple, place }
+    Receive { context, source: None, tag, ignore: 0, buffer, completes, multiple, slot_use }
 }
 
 impl Model {
@@ -44,14 +44,15 @@ impl Model {
         Arc::new(Self { table, ring: Mutex::new(Vec::new()) })
     }
 
-    /// Sends messages, large or small, with these numbers; returns which receives were claimed.
+    /// Sends large or small messages with these numbers. Returns the receives that they have
+    /// claimed.
     fn send(&self, source: u32, messages: &[(u32, bool)]) -> Vec<(u32, u64)> {
         let (mut queued, mut claims) = (0, Vec::new());
         for &(number, is_large) in messages {
             let has_taken = is_large && self.table.has_taken(queued);
             let claim = || self.table.claim(Kind::Tagged, source, 5, source);
             let claimed = has_taken.then(claim).flatten();
-            let slot = claimed.map(|claimed| claimed.place.slot());
+            let slot = claimed.map(|claimed| claimed.slot_use.slot());
             let mut ring = self.ring.lock().unwrap();
             ring.push(Message { source, number, slot });
             match claimed {
@@ -70,7 +71,7 @@ impl Model {
         found.map(|(_, head, ())| head.data.unwrap() as u32)
     }
 
-    /// Takes in the next messages, up to so many; who got which receive.
+    /// Takes the messages in the ring. Returns them with the receives that they get.
     fn take(&self, matching: &mut Matching<()>, next: &mut usize) -> Vec<(u32, usize)> {
         let ring = self.ring.lock().unwrap();
         let mut found = Vec::new();
@@ -79,24 +80,24 @@ impl Model {
             let head = Head { source, tag: 5, data: Some(number.into()), length: 1 };
             let taken = match slot {
                 Some(slot) => {
-                    let (taken, place) = matching.placed(slot, 1).expect("it was claimed");
-                    assert_eq!(self.table.claimed_by(place), Some(source));
-                    self.table.release(place);
+                    let (taken, slot_use) = matching.take_claimed(slot, 1).expect("it was claimed");
+                    assert_eq!(self.table.claimed_by(slot_use), Some(source));
+                    self.table.release(slot_use);
                     Some(taken)
                 }
-                None => matching.arrive(&head, |place| self.table.withdraw(place)),
+                None => matching.arrive(&head, |slot_use| self.table.withdraw(slot_use)),
             };
             match taken {
                 Some(taken) => found.push((number, taken.context)),
-                None => matching.keep(head, ()),
+                None => matching.add_unexpected(head, ()),
             }
         }
-        self.table.take_in(*next as u32);
+        self.table.set_taken(*next as u32);
         found
     }
 }
 
-/// One sender's messages, among another's, get receives in their order.
+/// Checks that the messages of one sender, among another's, get receives in their order.
 fn in_order(ours: &'static [(u32, bool)], others: &'static [(u32, bool)]) {
     model::model(2, move || {
         let model = Model::new();
@@ -113,7 +114,7 @@ fn in_order(ours: &'static [(u32, bool)], others: &'static [(u32, bool)]) {
         }
         let claims = senders.map(|sender| sender.join().unwrap());
         got.extend(model.take(&mut matching, &mut next));
-        // Each has one receive, and who claimed one has got that.
+        // Each message has one receive: the claimed one, if it has claimed one.
         got.sort_unstable();
         let messages: Vec<_> = got.iter().map(|(message, _)| *message).collect();
         assert_eq!(messages, (1..=count as u32).collect::<Vec<_>>());
@@ -150,7 +151,7 @@ fn two_senders_do_not_get_one_receive() {
     in_order(&[(1, true)], &[(2, true)]);
 }
 
-/// A slot that is used again is not mistaken for what it was.
+/// A claim for an earlier use of a slot fails.
 #[test]
 fn a_slot_is_used_again() {
     model::model(3, || {
@@ -163,14 +164,14 @@ fn a_slot_is_used_again() {
             let receive = receive(number, tag);
             model.table.publish(Kind::Tagged, &receive, |_| {}).expect("there is a slot")
         };
-        let mut place = posted(1, 5);
-        let is_back = model.table.withdraw(place);
+        let mut slot_use = posted(1, 5);
+        let is_back = model.table.withdraw(slot_use);
         if is_back {
-            place = posted(2, 6);
+            slot_use = posted(2, 6);
         }
         let claimed = sender.join().unwrap();
         assert_eq!(claimed.is_some(), !is_back);
-        assert_eq!(model.table.claimed_by(place).is_some(), !is_back);
+        assert_eq!(model.table.claimed_by(slot_use).is_some(), !is_back);
         if let Some(claimed) = claimed {
             assert_eq!(claimed.address, ROOM);
         }

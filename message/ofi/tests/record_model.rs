@@ -1,5 +1,5 @@
-//! The record of a large message under loom: sender and receiver copy it piece by piece, and the
-//! sender gets it back once, when nobody touches it any more.
+//! The record of a large message under loom: sender and receiver copy it piece by piece. The sender
+//! gets the record back once, when the receiver does not touch it any more.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-ofi --test record_model --release`.
 #![cfg(loom)]
@@ -17,7 +17,7 @@ use model::{Small, Wide};
 use nagaya_fi::protocol::record::{Called, close, join, push, share, take_all};
 use sync::word::Word64;
 
-/// What the stack calls the only record.
+/// The address of the only record.
 const RECORD: u64 = 64;
 const PIECES: u32 = 2;
 
@@ -28,7 +28,7 @@ struct Model {
     claimed: AtomicU32,
     copied: AtomicU32,
     pieces: [UnsafeCell<u32>; PIECES as usize],
-    /// The record's memory: read by who touches it, written by who takes it back.
+    /// The record's memory: both sides read it, and the sender writes it at the end.
     memory: UnsafeCell<u32>,
 }
 
@@ -39,14 +39,14 @@ impl Model {
             if piece >= PIECES {
                 return;
             }
-            // SAFETY: loom checks that nobody else is here.
+            // SAFETY: loom checks that no other thread has access.
             self.pieces[piece as usize].with_mut(|piece| unsafe { *piece += 1 });
             self.copied.fetch_add(1, AcqRel);
         }
     }
 
     fn touch(&self) {
-        // SAFETY: loom checks that nobody writes.
+        // SAFETY: loom checks that no other thread writes.
         self.memory.with(|memory| unsafe { assert_eq!(*memory, 0) });
     }
 
@@ -66,7 +66,7 @@ impl Model {
         }
     }
 
-    /// How often the sender was asked for help.
+    /// Takes the record back. Returns how often the receiver has asked for help.
     fn take_back(&self) -> u32 {
         let mut helps = 0;
         loop {
@@ -84,10 +84,10 @@ impl Model {
                 }
             }
         }
-        // SAFETY: loom checks that nobody touches it any more.
+        // SAFETY: loom checks that no other thread has access.
         self.memory.with_mut(|memory| unsafe { *memory = 1 });
         for piece in &self.pieces {
-            // SAFETY: as above.
+            // SAFETY: loom checks that no other thread has access.
             assert_eq!(piece.with(|piece| unsafe { *piece }), 1);
         }
         helps

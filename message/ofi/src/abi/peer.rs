@@ -1,5 +1,5 @@
-//! Queues and receives that another provider owns: fi_peer(3), as libfabric has had it since
-//! 2.3. Versions may change it, and nothing here tells by how much: see `peer.rs`.
+//! Queues and receives that another provider owns: fi_peer(3), as of libfabric 2.3. Other versions
+//! may change it, and only sizes of structures show that: see `face/peer.rs`.
 
 #![allow(missing_docs)]
 

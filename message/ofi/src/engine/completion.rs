@@ -1,4 +1,4 @@
-//! Completions: what an operation was, and its result.
+//! Completions: the properties of an operation, and its result.
 
 use crate::abi;
 use crate::protocol::matching::{Head, Match};
@@ -13,15 +13,15 @@ pub struct Completion {
     pub buffer: u64,
     pub data: u64,
     pub tag: u64,
-    /// Who has sent it, and the vector in which that is found.
+    /// The sender's source number, and the address vector to look it up in.
     pub source: Option<(u32, usize)>,
-    /// 0, or an errno or number of libfabric's.
+    /// 0, or an errno or an error number of libfabric's.
     pub error: i32,
-    /// Bytes that there was no room for.
+    /// Number of bytes of the message that did not fit into the buffer.
     pub overflow: u64,
 }
 
-/// Returns `FI_MSG` or the like: the flag of a completion of this kind.
+/// Returns the flag of a completion of this kind: `FI_MSG` etc.
 pub fn kind_flag(kind: Kind) -> u64 {
     match kind {
         Kind::Plain => abi::MSG,

@@ -1,7 +1,7 @@
-//! Copies between our memory and another task's.
+//! Copies between this task's memory and another task's, and into the program's buffers.
 //!
-//! They are made by process_vm_readv and process_vm_writev: between tasks of one mm the gate
-//! answers these by one copy in user space, with the loop that is fastest for the size; a bad
+//! Copies between tasks are process_vm_readv(2) and process_vm_writev(2). Between tasks of one mm
+//! the gate answers these by one copy in user space, with the fastest loop for the size. A bad
 //! address is an error, where plain loads and stores would end the task.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,14 +10,14 @@ use control::Identity;
 use rustix::io::Errno;
 
 use crate::engine::space::Here;
-use crate::protocol::parts::{PARTS, Part};
+use crate::protocol::parts::{PARTS, Part, Parts};
 
-/// The process whose memory is to be named: our own where it is the same.
-fn process(here: &Here, whom: Identity, is_far: bool) -> libc::pid_t {
+/// Returns the process for the system call: this one, where it has the same memory.
+fn process(here: &Here, task: Identity, is_far: bool) -> libc::pid_t {
     if !is_far {
         return here.pid;
     }
-    here.task.control.slot(whom.id).pid.load(Relaxed) as libc::pid_t
+    here.task.control.slot(task.id).pid.load(Relaxed) as libc::pid_t
 }
 
 fn vector(parts: &[Part]) -> ([libc::iovec; PARTS], usize) {
@@ -28,44 +28,46 @@ fn vector(parts: &[Part]) -> ([libc::iovec; PARTS], usize) {
     (all, parts.len().min(PARTS))
 }
 
-/// Which way to copy.
+/// The direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// From there to here.
+pub enum Direction {
+    /// From the other task to this one.
     Pull,
-    /// From here to there.
+    /// From this task to the other one.
     Push,
 }
 
-/// Copies `bytes` between buffers that have as much, ours `here` and `there` that of a task
-/// which the caller holds. Error: EFAULT.
+/// Copies `bytes` bytes between `here`, buffers of this task, and `there`, buffers of `task`. The
+/// caller holds that task. Both have `bytes` bytes. Error: EFAULT.
 pub fn copy(
     us: &Here,
-    whom: Identity,
+    task: Identity,
     is_far: bool,
-    way: Way,
+    direction: Direction,
     here: &[Part],
     there: &[Part],
     bytes: u64,
 ) -> Result<(), Errno> {
+    debug_assert!(here.len() <= PARTS && there.len() <= PARTS);
     if bytes == 0 {
         return Ok(());
     }
-    let pid = process(us, whom, is_far);
+    let pid = process(us, task, is_far);
     let (here, here_count) = vector(here);
     let (there, there_count) = vector(there);
-    // SAFETY: the buffers are their owners', who have asked for it; a bad address is an error.
+    // SAFETY: `here` are buffers that the program has passed for this operation. The kernel or the
+    // gate checks all addresses, and reports a bad one as an error.
     let copied = unsafe {
-        let call = match way {
-            Way::Pull => libc::process_vm_readv,
-            Way::Push => libc::process_vm_writev,
+        let call = match direction {
+            Direction::Pull => libc::process_vm_readv,
+            Direction::Push => libc::process_vm_writev,
         };
         call(pid, here.as_ptr(), here_count as u64, there.as_ptr(), there_count as u64, 0)
     };
     if copied == bytes as isize { Ok(()) } else { Err(Errno::FAULT) }
 }
 
-/// The first `bytes` of a buffer.
+/// Returns the first `bytes` bytes of a buffer, and the number of its parts.
 pub fn cut(parts: &[Part], mut bytes: u64) -> ([Part; PARTS], usize) {
     let mut cut = [Part::default(); PARTS];
     let mut count = 0;
@@ -78,6 +80,23 @@ pub fn cut(parts: &[Part], mut bytes: u64) -> ([Part; PARTS], usize) {
         count += 1;
     }
     (cut, count)
+}
+
+/// Copies up to `bytes` bytes into a buffer of the program's. `read` copies the bytes from an
+/// offset on into one part.
+pub fn scatter(buffer: &Parts, bytes: usize, mut read: impl FnMut(usize, &mut [u8])) {
+    let mut done = 0;
+    for part in buffer.list() {
+        let length = (bytes - done).min(part.length as usize);
+        if length == 0 {
+            continue;
+        }
+        // SAFETY: the buffer of a posted receive. By fi_msg(3) and fi_tagged(3), the program leaves
+        // it to us until the completion.
+        let to = unsafe { std::slice::from_raw_parts_mut(part.address as *mut u8, length) };
+        read(done, to);
+        done += length;
+    }
 }
 
 #[cfg(test)]

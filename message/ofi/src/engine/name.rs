@@ -1,6 +1,6 @@
 //! The name of an endpoint: a short text.
 
-/// Bytes of the longest name.
+/// Number of bytes of the longest name.
 pub const NAME_MAX: usize = 40;
 
 /// A name.
@@ -11,8 +11,8 @@ pub struct Name {
 }
 
 impl Name {
-    /// One of this text. Of a longer one than [`NAME_MAX`], the name has the beginning and a hash.
-    /// `None`: the text is empty, or no text.
+    /// Makes a name of this text. Of a text longer than [`NAME_MAX`], the name has the beginning
+    /// and a hash. Returns `None` if the text is empty or contains a zero.
     pub fn new(text: &str) -> Option<Self> {
         if text.is_empty() || text.contains('\0') {
             return None;
@@ -27,7 +27,7 @@ impl Name {
         Some(Self { length: text.len() as u8, bytes })
     }
 
-    /// Its text.
+    /// Returns its text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length.into()]).expect("made of text")
     }

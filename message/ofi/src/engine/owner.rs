@@ -1,5 +1,5 @@
-//! The owner of an endpoint's receives and completions, where that is another provider
-//! (fi_peer(3)). The face has the calls; progress knows only these traits.
+//! The owner of an endpoint's receives and completions, if that is another provider (fi_peer(3)).
+//! The engine knows only these traits; the face makes the calls.
 
 use std::fmt::Debug;
 
@@ -14,13 +14,13 @@ pub trait CompletionOwner: Debug + Send {
     fn report(&self, completion: &Completion);
 }
 
-/// Answer of an owner that was asked for the receive of a message.
+/// The answer of an owner to a request for the receive of a message.
 pub enum Got {
-    /// A receive.
+    /// The receive.
     Receive(Match),
     /// An entry in which the owner keeps the message until there is a receive.
     Entry(Box<dyn Entry>),
-    /// Neither for now: ask again later.
+    /// Nothing for now. The engine asks again later.
     Nothing,
     /// The owner takes no messages of this kind.
     Refusal,
@@ -28,20 +28,20 @@ pub enum Got {
 
 /// The owner of an endpoint's receives.
 pub trait ReceiveOwner: Debug + Send {
-    /// Asks for the receive of a message. `sender` is the sender's name in the endpoint's address
-    /// vector. `wants` tells if a receive with these flags completes.
+    /// Requests the receive of a message. `sender` is the sender's address in the endpoint's
+    /// vector. `wants` returns true if a receive with these flags reports its completion.
     fn get(&self, kind: Kind, head: &Head, sender: Option<u64>, wants: &dyn Fn(u64) -> bool)
     -> Got;
 
-    /// Ends the relation: the endpoint is closed.
+    /// The endpoint is closed.
     fn close(&self);
 }
 
-/// An entry of the owner's for a message that has no receive yet.
+/// An owner's entry for an unexpected message.
 pub trait Entry {
-    /// Gives the entry back.
+    /// Returns the entry to the owner.
     fn free(self: Box<Self>);
 
-    /// Leaves the message with the owner. Returns false if the owner does not take it.
+    /// Gives the message to the owner. Returns false if the owner does not take it.
     fn keep(self: Box<Self>, head: Head, body: Body) -> bool;
 }

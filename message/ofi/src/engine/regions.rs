@@ -1,7 +1,7 @@
-//! Registered memory of a domain, by key.
+//! The memory regions of a domain, by key.
 //!
-//! The table lies in its task's memory, where other tasks look keys up themselves. A registration
-//! costs one entry; nothing is pinned.
+//! The table lies in the memory of its task, and other tasks look up keys in it. A registration
+//! costs one entry and pins nothing.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -14,12 +14,11 @@ use crate::abi;
 use crate::engine::counts::Counts;
 use crate::engine::space::Here;
 
-/// Most registered regions of a domain: a chain of entries must not become long.
+/// Most regions of a domain. It keeps the table at most half full, so searches stay short.
 pub const REGIONS_MAX: usize = 1 << 16;
-const PLACES: usize = 2 * REGIONS_MAX;
+const ENTRIES: usize = 2 * REGIONS_MAX;
 
-/// One region. Its serial number is 0 while nobody has it; it is written last, and cleared
-/// first.
+/// A region. Its serial number is 0 while the entry is free. It is written last and cleared first.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 struct Entry {
@@ -27,40 +26,40 @@ struct Entry {
     key: AtomicU64,
     start: AtomicU64,
     bytes: AtomicU64,
-    /// What is added to the addresses that others name; then `start` and `bytes` limit them.
+    /// Added to the addresses that peers name. `start` and `bytes` limit the sum.
     base: AtomicU64,
     access: AtomicU64,
-    /// Addresses of what counts others' writes and reads there; 0: nothing does.
+    /// Addresses of the counters of remote writes and remote reads; 0: no counter.
     counts: [AtomicU64; 2],
 }
 
-/// A place in a region.
+/// Memory in a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     /// Its address.
     pub address: u64,
-    /// Address of what counts such accesses ([`Counts::of`]); 0: nothing does.
+    /// Address of the [`Counts`] of such accesses; 0: no counter.
     pub counts: u64,
 }
 
-/// What was there, and is not: the search goes on behind it.
+/// Serial number of a removed region. Searches continue behind it.
 const GONE: u64 = u64::MAX;
 
 /// A domain's table.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Regions {
-    /// Address of the entries: most tables stay empty, and pages come when they are touched.
+    /// Address of the entries. They are mapped apart, and most of their pages are never touched.
     entries: AtomicU64,
-    /// Has others wait who would change a number that no single instruction changes.
+    /// Held while a task changes a number that no single instruction can change.
     changing: Lock,
 }
 
 impl Regions {
-    /// An empty one. `None` without memory.
+    /// Makes an empty table. Returns `None` without memory.
     pub fn new() -> Option<Self> {
-        let bytes = PLACES * size_of::<Entry>();
-        // SAFETY: a new mapping.
+        let bytes = ENTRIES * size_of::<Entry>();
+        // SAFETY: an anonymous mapping at an address that the kernel chooses.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -75,8 +74,8 @@ impl Regions {
         (at != libc::MAP_FAILED).then(|| Self { entries, changing: Lock::default() })
     }
 
-    /// Has others wait who would change a number there that no single instruction changes. The
-    /// caller holds the task whose regions these are.
+    /// Excludes other tasks that change numbers which no single instruction can change. The caller
+    /// holds the task of the table.
     pub fn change(&self, here: &Here) -> Held<'_> {
         self.changing.hold(here.owner, |owner| here.is_alive(owner))
     }
@@ -84,31 +83,33 @@ impl Regions {
     #[inline]
     fn entries(&self) -> &[Entry] {
         let at = self.entries.load(Relaxed) as *const Entry;
-        // SAFETY: mapped in `new`, for as long as the task lives; zero is a valid entry.
-        unsafe { std::slice::from_raw_parts(at, PLACES) }
+        // SAFETY: `new` has mapped `ENTRIES` entries, which are never unmapped. All bytes are a
+        // valid entry, which consists of atomics.
+        unsafe { std::slice::from_raw_parts(at, ENTRIES) }
     }
 
-    /// The places where a key may be, in order.
+    /// Returns the entries where a key may be, in the order of the search.
     #[inline]
-    fn places(&self, key: u64) -> impl Iterator<Item = &Entry> {
-        let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % PLACES;
+    fn search(&self, key: u64) -> impl Iterator<Item = &Entry> {
+        let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % ENTRIES;
         let (before, behind) = self.entries().split_at(first);
         behind.iter().chain(before)
     }
 
     fn find(&self, key: u64) -> Option<&Entry> {
-        self.places(key)
+        self.search(key)
             .take_while(|entry| entry.serial.load(Acquire) != 0)
             .find(|entry| entry.serial.load(Acquire) != GONE && entry.key.load(Relaxed) == key)
     }
 
-    /// Adds a region. Only one thread at a time does. Error: the key is taken, or all are.
+    /// Adds a region. Only one thread at a time adds or removes. Returns false if the key is taken,
+    /// or if the table is full.
     pub fn add(&self, serial: u64, key: u64, region: [u64; 4]) -> bool {
         if self.find(key).is_some() {
             return false;
         }
         let free = |entry: &&Entry| [0, GONE].contains(&entry.serial.load(Relaxed));
-        let Some(entry) = self.places(key).find(free) else { return false };
+        let Some(entry) = self.search(key).find(free) else { return false };
         let words = [&entry.start, &entry.bytes, &entry.base, &entry.access];
         for (word, value) in words.into_iter().zip(region) {
             word.store(value, Relaxed);
@@ -119,24 +120,25 @@ impl Regions {
         true
     }
 
-    /// Takes a region out. Only one thread at a time does, and none adds one.
+    /// Removes a region. Only one thread at a time adds or removes.
     pub fn remove(&self, key: u64) {
         let entries = self.entries();
         let Some(entry) = self.find(key) else { return };
         entry.serial.store(GONE, Release);
-        // Where a search would end behind it, it may end here: so searches stay short.
-        let at = |place: usize| &entries[place % PLACES].serial;
-        // SAFETY: both lie in the table.
-        let place = unsafe { std::ptr::from_ref(entry).offset_from(entries.as_ptr()) } as usize;
-        if at(place + 1).load(Relaxed) == 0 {
-            let gone = (0..PLACES).map(|back| at(place + PLACES - back));
+        // A search that would end at the next entry may end here. So removed entries become free
+        // again.
+        let at = |index: usize| &entries[index % ENTRIES].serial;
+        let offset = std::ptr::from_ref(entry).addr() - entries.as_ptr().addr();
+        let index = offset / size_of::<Entry>();
+        if at(index + 1).load(Relaxed) == 0 {
+            let gone = (0..ENTRIES).map(|back| at(index + ENTRIES - back));
             for serial in gone.take_while(|serial| serial.load(Relaxed) == GONE) {
                 serial.store(0, Release);
             }
         }
     }
 
-    /// Where `bytes` at `address` of the region with this key are, if that may be done to them.
+    /// Finds `bytes` bytes at `address` of the region with this key, if `access` is allowed there.
     /// Error: ENOKEY, EACCES, EINVAL.
     #[inline]
     pub fn look_up(&self, key: u64, address: u64, bytes: u64, access: u64) -> Result<Found, c_int> {
@@ -153,7 +155,7 @@ impl Regions {
         if end <= size { Ok(Found { address, counts }) } else { Err(abi::EINVAL) }
     }
 
-    /// Counts others' accesses to the region with this key from now on.
+    /// Counts remote accesses to the region with this key from now on.
     pub fn count(&self, key: u64, counts: &Arc<Counts>, was_read: bool) {
         if let Some(entry) = self.find(key) {
             entry.counts[usize::from(was_read)].store(Counts::shared(counts), Release);
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn removed_entries_make_no_search_longer() {
         let regions = Regions::new().unwrap();
-        for key in 0..4 * PLACES as u64 {
+        for key in 0..4 * ENTRIES as u64 {
             assert!(regions.add(key + 1, key, [0, 1, 0, u64::MAX]));
             regions.remove(key);
         }
@@ -200,7 +202,7 @@ mod tests {
         assert_eq!(used.count(), 0);
     }
 
-    /// NULL and all addresses: MPICH does so.
+    /// MPICH registers address 0 with all bytes.
     #[test]
     fn a_region_can_be_everything() {
         let regions = Regions::new().unwrap();

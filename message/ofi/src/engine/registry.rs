@@ -1,8 +1,8 @@
-//! Which endpoint of the space has which name. Each task exports the names of its endpoints
-//! (pvas_export(3)), and whoever looks for one asks all tasks.
+//! The names of the space's endpoints. Each task exports the names of its endpoints
+//! (pvas_export(3)). A lookup asks all tasks.
 //!
-//! Two that want one name at the same time both say so before they look: then at least one of
-//! them sees the other, and the one with the greater ID takes its claim back.
+//! Two tasks that want one name at the same time both export a claim before they look. So at least
+//! one of them sees the other. The task with the greater ID withdraws its claim.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,30 +15,31 @@ use crate::engine::address::Address;
 use crate::engine::name::Name;
 use crate::engine::space::Here;
 
-/// What exports of ours begin with.
+/// Prefix of these exports.
 const PREFIX: &str = "libfabric ";
 
-/// In what is exported as a size: the endpoint has the name; otherwise it only wants it.
+/// Flag in the exported size: the endpoint has the name. Without it, the endpoint claims the name.
 const HAS: u64 = 1 << 32;
 
-/// One of a task's threads at a time.
+/// One thread of the task registers at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A name as it is exported. Not only its text: machines of one space see each other's exports.
+/// Returns a name as it is exported. It contains the mark, since machines of one space see each
+/// other's exports.
 fn exported(here: &Here, name: &Name) -> String {
     format!("{PREFIX}{:016x} {}", here.mark, name.text())
 }
 
-/// What task `id` exports.
+/// Returns the export of task `id`.
 fn of_task(here: &Here, id: u32, exported: &str) -> Option<(Address, bool)> {
     let control = &here.task.control;
-    let whom = control.identity(id)?;
+    let task = control.identity(id)?;
     let now = Some(Duration::ZERO);
     let (port, size) = export::import(control, id, exported.as_bytes(), now).ok()?;
-    Some((Address { mark: here.mark, whom, port, source: size as u32 }, size & HAS != 0))
+    Some((Address { mark: here.mark, task, port, source: size as u32 }, size & HAS != 0))
 }
 
-/// The endpoint that has this name.
+/// Finds the endpoint that has this name.
 pub fn find(here: &Here, name: &Name) -> Option<Address> {
     let exported = exported(here, name);
     let tasks = 0..here.task.control.tasks_high();
@@ -46,16 +47,16 @@ pub fn find(here: &Here, name: &Name) -> Option<Address> {
     all.find_map(|(address, has)| has.then_some(address))
 }
 
-/// Why an endpoint does not get a name.
+/// The reason why an endpoint does not get a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Another has it.
+    /// Another endpoint has it.
     Taken,
     /// The task exports as many names as it can.
     Full,
 }
 
-/// Gives a name to an endpoint of ours.
+/// Registers the name of an endpoint of this task.
 pub fn add(here: &Here, name: &Name, port: u64, source: u32) -> Result<(), Refusal> {
     let _one = ONE.lock().expect("no panic while held");
     let (control, us) = (&here.task.control, here.us.id);
@@ -81,18 +82,19 @@ pub fn add(here: &Here, name: &Name, port: u64, source: u32) -> Result<(), Refus
                 withdraw();
                 rustix::thread::sched_yield();
             }
-            // It sees us, and takes its claim back, or it came before us.
+            // The other task sees our claim and withdraws, or it looked before us and gets the
+            // name.
             Some(Rival::Second) => rustix::thread::sched_yield(),
         }
     }
 }
 
-/// Another task that has or wants the same name.
+/// Another task that has or claims the name.
 enum Rival {
     Has,
-    /// It wants it, and goes first.
+    /// It claims the name, and has the smaller ID.
     First,
-    /// It wants it, and we go first.
+    /// It claims the name, and this task has the smaller ID.
     Second,
 }
 
@@ -110,9 +112,9 @@ fn rival(here: &Here, exported: &str) -> Option<Rival> {
     found
 }
 
-/// Takes the name from an endpoint of ours.
+/// Withdraws the name of an endpoint of this task.
 pub fn remove(here: &Here, name: &Name) {
     let _one = ONE.lock().expect("no panic while held");
-    // Only those are removed that were added.
+    // Only registered names are withdrawn, so the export exists.
     let _ = export::unexport(&here.task.control, here.us.id, exported(here, name).as_bytes());
 }

@@ -1,16 +1,16 @@
-//! Finds the endpoint that a node and a service mean, as fi_getinfo(3) takes them. All names and
-//! addresses of this machine are one node, so a client finds a server that used another of them.
+//! Resolves the node and service of fi_getinfo(3) to an endpoint. All names and addresses of this
+//! machine mean one node, so a client may use another of them than its server.
 
 use std::net::{IpAddr, TcpListener, ToSocketAddrs as _};
 
 use crate::engine::address::Target;
 use crate::engine::name::Name;
 
-/// What this machine is called in names.
+/// The node of registered names.
 const HERE: &str = "localhost";
 
-/// Whom node and service mean; as a node, an address written as a string will do. Without a
-/// service nobody is meant. Error: the node is not this machine.
+/// Resolves a node and a service. The node may also be an address as a string. Without a service
+/// the result is [`Target::Unnamed`]. Error: the node is not this machine.
 pub fn resolve(node: Option<&str>, service: Option<&str>, numeric: bool) -> Result<Target, String> {
     if let Some(target) = node.and_then(Target::parse_text) {
         return Ok(target);
@@ -22,7 +22,7 @@ pub fn resolve(node: Option<&str>, service: Option<&str>, numeric: bool) -> Resu
     Ok(named.map_or(Target::Unnamed, Target::Name))
 }
 
-/// Whether a node is this machine. A `numeric` one is not looked up.
+/// Returns true if a node is this machine. A `numeric` node is not looked up.
 fn is_here(node: &str, numeric: bool) -> bool {
     if let Ok(address) = node.parse::<IpAddr>() {
         return is_own(address);
@@ -39,7 +39,7 @@ fn is_here(node: &str, numeric: bool) -> bool {
     (node, 0).to_socket_addrs().is_ok_and(|mut all| all.any(|address| is_own(address.ip())))
 }
 
-/// Whether an IP address is one of this machine's.
+/// Returns true if this machine has the IP address.
 fn is_own(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_loopback() || TcpListener::bind((address, 0)).is_ok()
 }

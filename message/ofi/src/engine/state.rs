@@ -1,16 +1,12 @@
-//! What changes in a domain: its endpoints, completion queues and address vectors, behind one
-//! lock.
+//! The state of a domain: its endpoints, completion queues and address vectors, behind one lock.
 
-use std::cell::UnsafeCell;
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use control::Identity;
-use control::hold::{Hold, KEEP};
 use sync::doorbell::Doorbell;
 use sync::lock::{Held, Lock};
 use sync::pieces::Shares;
@@ -20,11 +16,13 @@ use crate::abi;
 use crate::engine::address::Format;
 use crate::engine::completion::Completion;
 use crate::engine::counts::Counts;
+use crate::engine::guarded::{Guard, Guarded};
 use crate::engine::log;
 use crate::engine::name::Name;
 use crate::engine::owner::{CompletionOwner, ReceiveOwner};
-use crate::engine::port::{Peer, Port, Watch};
+use crate::engine::port::{News, Peer, Port};
 use crate::engine::regions::Regions;
+use crate::engine::remote::HeldTask;
 use crate::engine::space::Here;
 use crate::engine::transfer::{Body, Transfer, Unfinished};
 use crate::engine::vector::Vector;
@@ -32,34 +30,28 @@ use crate::protocol::matching::Matching;
 use crate::protocol::record::Record;
 use crate::protocol::slab::Slab;
 
-/// A domain, but for its fid.
+/// A domain without its libfabric object.
 #[derive(Debug)]
 pub struct Core {
     pub here: &'static Here,
-    lock: Lock,
-    /// The program's threads take turns in calling us (FI_THREAD_DOMAIN).
-    pub in_turns: bool,
-    /// How addresses are written.
+    /// The program calls from one thread at a time (FI_THREAD_DOMAIN).
+    pub is_serialized: bool,
+    /// The format of addresses.
     pub format: Format,
-    state: UnsafeCell<State>,
-    /// The state was changed by somebody who was killed meanwhile.
+    state: Guarded<State>,
+    /// A task was killed while it changed the state.
     broken: AtomicBool,
-    /// Wakes those of us who wait.
-    pub bell: Doorbell,
-    /// All endpoints' ports: whether progress would find something.
+    /// Wakes threads of this task that wait.
+    pub doorbell: Doorbell,
+    /// Hints for all endpoints' ports.
     pub news: News,
-    /// Memory that others may reach.
+    /// Memory regions that other tasks may access.
     pub regions: Regions,
-    /// Only one thread at a time registers memory.
+    /// One thread at a time registers memory.
     registering: Lock,
 }
 
-// SAFETY: the state is reached under the lock only.
-unsafe impl Sync for Core {}
-// SAFETY: nothing in it belongs to a thread.
-unsafe impl Send for Core {}
-
-/// All that the lock guards.
+/// The state behind the lock.
 #[derive(Debug, Default)]
 pub struct State {
     pub endpoints: Slab<Endpoint>,
@@ -71,61 +63,25 @@ pub struct State {
 #[derive(Debug, Default)]
 pub struct Queue {
     pub entries: VecDeque<Completion>,
-    /// Endpoints that bring something here.
+    /// The endpoints that are bound to the queue.
     pub endpoints: Vec<usize>,
     pub news: Arc<News>,
-    /// It is another provider's, who is told in place of `entries`.
+    /// The other provider that owns the queue: it gets the completions instead of `entries`.
     pub owner: Option<Box<dyn CompletionOwner>>,
 }
 
-/// What tells without the lock whether a queue is worth a look.
+/// The completion queue and the counter that are bound to an endpoint for one kind of operation.
 #[derive(Debug, Default)]
-pub struct News {
-    /// Entries in it.
-    pub entries: AtomicUsize,
-    /// Its endpoints' ports, the rest null.
-    ports: [AtomicPtr<Watch>; PORTS],
-    /// There are more.
-    more: AtomicBool,
-}
-
-/// How many ports a queue looks at without the lock.
-const PORTS: usize = 4;
-
-impl News {
-    /// Whether something may have come.
-    #[inline]
-    pub fn any(&self) -> bool {
-        if self.entries.load(Relaxed) != 0 || self.more.load(Relaxed) {
-            return true;
-        }
-        let ports = self.ports.iter().map(|port| port.load(Relaxed));
-        // SAFETY: ports are never freed.
-        ports.take_while(|port| !port.is_null()).any(|port| unsafe { &*port }.any())
-    }
-
-    /// Looks at the ports of these endpoints from now on.
-    fn watch<'a>(&self, endpoints: impl Iterator<Item = &'a Endpoint>) {
-        let mut ports = endpoints.map(|endpoint| std::ptr::from_ref(endpoint.port.watch));
-        for place in &self.ports {
-            place.store(ports.next().unwrap_or(std::ptr::null()).cast_mut(), Relaxed);
-        }
-        self.more.store(ports.next().is_some(), Relaxed);
-    }
-}
-
-/// Where what an endpoint has done is told.
-#[derive(Debug, Default)]
-pub struct Outlet {
-    /// The queue.
+pub struct Binding {
+    /// The number of the queue.
     pub queue: Option<usize>,
-    /// Only operations that ask for it complete there.
+    /// Only operations with FI_COMPLETION report their success (FI_SELECTIVE_COMPLETION).
     pub selective: bool,
     pub counter: Option<Arc<Counts>>,
 }
 
-impl Outlet {
-    /// Tells of it.
+impl Binding {
+    /// Counts an operation, and reports its completion. A success is reported only if `wanted`.
     #[inline]
     pub fn complete(&self, queues: &mut Slab<Queue>, completion: Completion, wanted: bool) {
         if let Some(counter) = &self.counter {
@@ -142,38 +98,38 @@ impl Outlet {
         queue.news.entries.store(queue.entries.len(), Relaxed);
     }
 
-    /// Whether an operation with these flags completes there.
+    /// Returns true if an operation with these flags reports its success.
     #[inline]
     pub fn wants(&self, flags: u64) -> bool {
         !self.selective || flags & abi::COMPLETION != 0
     }
 }
 
-/// A large message of ours that somebody is to take.
+/// A rendezvous message of this endpoint that waits for its receiver.
 #[derive(Debug)]
-pub struct Sent {
+pub struct PendingSend {
     pub record: Box<Record>,
     pub peer: Peer,
-    /// What is told when it is sent; `None`: it was.
+    /// The completion; `None` once it was reported.
     pub completion: Option<Completion>,
     pub wanted: bool,
-    /// A thread of ours helps to copy it: it must not go before that is over.
+    /// A thread of this task helps to copy the message, which stays until that ends.
     pub is_helped: bool,
-    /// It is done meanwhile, or will never be: the error.
+    /// The message has ended meanwhile, with this error or 0.
     pub done: Option<i32>,
 }
 
-/// A large message of ours whose receive we have claimed, and which we and its receiver copy.
+/// A rendezvous message of this endpoint that has claimed its receive. Both sides copy it.
 #[derive(Debug)]
-pub struct Placing {
-    /// The receiver: he is held by [`Endpoint::last`] or [`Endpoint::holds`].
-    pub whom: Identity,
-    /// How far it is, in the receiver's memory.
+pub struct ClaimedSend {
+    /// The receiver, which [`Endpoint::last`] or [`Endpoint::holds`] holds.
+    pub task: Identity,
+    /// The progress of the copy, in the receiver's memory.
     pub shares: Shares<'static>,
-    /// What is told when all is copied.
+    /// The completion, which is reported when all is copied.
     pub completion: Completion,
     pub wanted: bool,
-    /// A thread of ours copies: the message must not be told of before that is over.
+    /// A thread of this task copies. The completion must not be reported before that ends.
     pub is_helped: bool,
 }
 
@@ -181,90 +137,91 @@ pub struct Placing {
 #[derive(Debug)]
 pub struct Endpoint {
     pub port: Port,
-    /// What our messages say that they are from.
+    /// The source number of the endpoint's messages.
     pub source: u32,
     pub vector: Option<usize>,
-    pub send: Outlet,
-    pub receive: Outlet,
-    pub read: Outlet,
-    pub write: Outlet,
+    pub send: Binding,
+    pub receive: Binding,
+    pub read: Binding,
+    pub write: Binding,
     pub plain: Matching<Body>,
     pub tagged: Matching<Body>,
-    /// Bytes of messages that nobody has asked for.
-    pub kept: usize,
-    /// Large messages of ours.
-    pub sent: Slab<Sent>,
-    /// Large messages of ours whose receives we have claimed.
-    pub placing: Slab<Placing>,
-    /// Records that are used again.
-    #[expect(clippy::vec_box, reason = "they move on to `sent`, where others know their places")]
+    /// Number of bytes of unexpected messages.
+    pub unexpected_bytes: usize,
+    /// Rendezvous messages of this endpoint with a record.
+    pub pending: Slab<PendingSend>,
+    /// Rendezvous messages of this endpoint that have claimed their receives.
+    pub claimed_sends: Slab<ClaimedSend>,
+    /// Records to be used again.
+    #[expect(clippy::vec_box, reason = "they move to `pending`, and peers know their addresses")]
     pub records: Vec<Box<Record>>,
-    /// Large messages that are to be copied.
+    /// Rendezvous messages to be copied.
     pub transfers: VecDeque<Transfer>,
-    /// Large messages of which their senders are still copying a piece.
+    /// Rendezvous messages of which the senders still copy a piece.
     pub unfinished: Vec<Unfinished>,
-    /// Large messages of ours that we may help to copy, by their numbers.
+    /// Messages in `pending` that this task may help to copy.
     pub helping: VecDeque<usize>,
     pub send_flags: u64,
     pub receive_flags: u64,
-    /// What a receive of several messages must have left.
+    /// Least room that a receive of several messages has left (FI_OPT_MIN_MULTI_RECV).
     pub min_multiple: u64,
-    /// Receives are from whom they say (FI_DIRECTED_RECV).
+    /// Receives take messages of their source only (FI_DIRECTED_RECV).
     pub directed: bool,
     pub enabled: bool,
-    /// It is enabled, and receives are its own.
+    /// The endpoint is enabled, and no other provider owns its receives.
     pub receives: bool,
-    /// Receives are another provider's.
+    /// The other provider that owns the receives.
     pub owner: Option<Box<dyn ReceiveOwner>>,
-    /// The name that it gets when it is enabled, or has.
+    /// The endpoint's name, which is registered when the endpoint is enabled.
     pub name: Option<Name>,
-    /// It has its name.
+    /// The name is registered.
     pub is_named: bool,
-    /// Without it, it cannot be enabled (fi_setname).
+    /// The endpoint cannot be enabled without the name (fi_setname).
     pub must_have_name: bool,
-    /// To whom we have sent last.
-    pub last: Option<(Identity, Hold)>,
-    /// To whom we have sent before that, while there is something in `placing`.
-    pub holds: Vec<(Identity, Hold)>,
+    /// The task to which the endpoint has sent last.
+    pub last: Option<HeldTask>,
+    /// Tasks to which it has sent before, while `claimed_sends` has a message.
+    pub holds: Vec<HeldTask>,
 }
 
 impl Endpoint {
-    /// Whether a task is held from now on until we send to another: to hold one for each message
-    /// takes an atomic exchange each. `false`: it has ended, or as many are held as can be.
+    /// Holds a task until the endpoint sends to another one. A hold for each message would cost an
+    /// atomic exchange each. Returns false if the task has ended, or if all words are in use.
     #[inline]
-    pub fn has_last(&mut self, here: &Here, whom: Identity) -> bool {
-        let is_last = self.last.as_ref().is_some_and(|&(last, _)| last == whom);
-        if is_last && here.is_living(whom) {
+    pub fn hold_last(&mut self, here: &Here, task: Identity) -> bool {
+        let is_last = self.last.as_ref().is_some_and(|last| last.task() == task);
+        if is_last && here.is_living(task) {
             return true;
         }
-        self.let_last_go();
-        self.last = here.task.hold(whom, KEEP).ok().map(|hold| (whom, hold));
+        self.release_last();
+        self.last = here.hold_long(task);
         self.last.is_some()
     }
 
-    /// Holds him no longer than until all is told whose receives we have claimed.
-    pub fn let_last_go(&mut self) {
+    /// Ends the hold on the last task, once all messages that have claimed receives are complete.
+    pub fn release_last(&mut self) {
         let last = self.last.take();
-        if !self.placing.is_empty() {
+        if !self.claimed_sends.is_empty() {
             self.holds.extend(last);
         }
     }
 }
 
 impl State {
-    /// Says which ports a queue looks at: those of its endpoints.
+    /// Sets the ports that the hints of a queue cover: those of its endpoints.
     pub fn watch(&self, queue: usize) {
         let Some(queue) = self.queues.get(queue) else { return };
         let endpoints = queue.endpoints.iter().filter_map(|&number| self.endpoints.get(number));
-        queue.news.watch(endpoints);
+        queue.news.watch(endpoints.map(|endpoint| endpoint.port.watch));
     }
 
-    /// Says which ports the whole domain looks at: those of all endpoints.
+    /// Sets the ports that the hints of the domain cover: those of all endpoints.
     pub fn watch_all(&self, news: &News) {
-        news.watch(self.endpoints.numbers().filter_map(|number| self.endpoints.get(number)));
+        let endpoints = self.endpoints.numbers().filter_map(|number| self.endpoints.get(number));
+        news.watch(endpoints.map(|endpoint| endpoint.port.watch));
     }
 
-    /// Where messages of this endpoint to this address go.
+    /// Returns the peer at this address of an endpoint's vector.
     pub fn peer(&mut self, endpoint: usize, address: u64) -> Result<Peer, i32> {
         let vector = self.endpoints.get(endpoint).and_then(|endpoint| endpoint.vector);
         peer(&mut self.vectors, vector, address).copied()
@@ -275,7 +232,7 @@ impl State {
         vector.and_then(|vector| self.vectors.get_mut(vector)).ok_or(abi::ENOAV)
     }
 
-    /// What messages from this address to this endpoint say that they are from.
+    /// Returns the source number of messages from this address.
     #[inline]
     pub fn source(&mut self, here: &Here, endpoint: usize, address: u64) -> Result<u32, i32> {
         match self.peer(endpoint, address) {
@@ -284,8 +241,8 @@ impl State {
         }
     }
 
-    /// After an operation to this address has failed: `Ok` if it is worth another try, because the
-    /// peer is found by name; otherwise the error.
+    /// Looks up a peer again after an operation to this address has failed with `error`. `Ok`: the
+    /// caller tries the operation again. Otherwise the error to return.
     #[cold]
     pub fn seek(
         &mut self,
@@ -301,7 +258,7 @@ impl State {
     }
 }
 
-/// Where messages to this address go, by this vector.
+/// Returns the peer at this address of a vector.
 #[inline]
 pub fn peer(
     vectors: &mut Slab<Vector>,
@@ -312,48 +269,19 @@ pub fn peer(
     vector.peers.get_mut(address as usize).and_then(Option::as_mut).ok_or(abi::EINVAL)
 }
 
-/// The state, while we have the lock.
-#[derive(Debug)]
-pub struct Locked<'a>(&'a Core);
-
-impl Deref for Locked<'_> {
-    type Target = State;
-    #[inline]
-    fn deref(&self) -> &State {
-        // SAFETY: we have the lock.
-        unsafe { &*self.0.state.get() }
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut State {
-        // SAFETY: we have the lock.
-        unsafe { &mut *self.0.state.get() }
-    }
-}
-
-impl Drop for Locked<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        match self.0.in_turns {
-            true => self.0.lock.give_alone(self.0.here.owner),
-            false => self.0.lock.give(self.0.here.owner, false),
-        }
-    }
-}
+/// The state, while the calling thread has the lock.
+pub type Locked<'a> = Guard<'a, State>;
 
 impl Core {
-    /// An empty domain. `None` without memory.
-    pub fn new(here: &'static Here, in_turns: bool, format: Format) -> Option<Self> {
+    /// Makes an empty domain. Returns `None` without memory.
+    pub fn new(here: &'static Here, is_serialized: bool, format: Format) -> Option<Self> {
         Some(Self {
             here,
-            lock: Lock::default(),
-            in_turns,
+            is_serialized,
             format,
-            state: UnsafeCell::default(),
+            state: Guarded::new(State::default(), is_serialized),
             broken: AtomicBool::new(false),
-            bell: Doorbell::default(),
+            doorbell: Doorbell::default(),
             news: News::default(),
             regions: Regions::new()?,
             registering: Lock::default(),
@@ -363,60 +291,57 @@ impl Core {
     /// Takes the lock.
     #[inline]
     pub fn lock(&self) -> Locked<'_> {
-        let (owner, is_alive) = (self.here.owner, |owner| self.here.is_alive(owner));
-        let in_doubt = match self.in_turns {
-            true => self.lock.take_alone(owner, is_alive),
-            false => self.lock.take(owner, is_alive),
-        };
+        let is_alive = |owner| self.here.is_alive(owner);
+        let (locked, in_doubt) = self.state.lock(self.here.owner, is_alive);
         if in_doubt && !self.broken.swap(true, Release) {
-            log::say(abi::LOG_WARN, abi::LOG_CORE, || {
-                "a task was killed while it worked in our endpoint, which is lost".to_owned()
+            log::write(abi::LOG_WARN, abi::LOG_CORE, || {
+                "a task was killed while it changed this endpoint, which is lost".to_owned()
             });
         }
-        Locked(self)
+        locked
     }
 
-    /// Wakes other threads of ours that wait, after the lock was given back.
+    /// Wakes other threads of this task that wait. The caller has released the lock.
     #[inline]
-    pub fn ring(&self) {
-        // Where threads take turns, none of them waits now.
-        if !self.in_turns {
-            self.bell.ring();
+    pub fn wake(&self) {
+        // Where the program calls from one thread at a time, no other thread waits.
+        if !self.is_serialized {
+            self.doorbell.ring();
         }
     }
 
-    /// Has others wait who would register memory.
+    /// Excludes other threads that register memory.
     pub fn register(&self) -> Held<'_> {
         self.registering.hold(self.here.owner, |owner| self.here.is_alive(owner))
     }
 
-    /// Whether the state can be relied upon.
+    /// Returns true if the state may be inconsistent.
     pub fn is_broken(&self) -> bool {
         self.broken.load(Acquire)
     }
 
-    /// Waits until `look` finds something, or for so long: looks for a while, then sleeps.
+    /// Waits until `poll` returns something, or until a time: spins first, then sleeps.
     pub fn wait<T>(
         &self,
         until: Option<Instant>,
-        mut look: impl FnMut() -> Option<T>,
+        mut poll: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        let looked = WaitPolicy::default().poll(&mut look);
-        if looked.is_some() {
-            return looked;
+        let found = WaitPolicy::default().poll(&mut poll);
+        if found.is_some() {
+            return found;
         }
         loop {
-            let rings = self.bell.about_to_sleep();
-            if let Some(found) = look() {
+            let rings = self.doorbell.about_to_sleep();
+            if let Some(found) = poll() {
                 return Some(found);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 return None;
             }
-            // Not for ever: who should ring may have been killed before.
-            self.bell.sleep(rings, left.map_or(DOUBT, |left| left.min(DOUBT)));
-            self.tend();
+            // Each sleep has a limit: a peer may have been killed before it rings.
+            self.doorbell.sleep(rings, left.map_or(DOUBT, |left| left.min(DOUBT)));
+            self.check_peers();
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Address vectors' contents: peers by number, those that are not there too.
+//! The contents of an address vector: peers by number (fi_addr_t), with those that cannot be
+//! reached.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Acquire;
@@ -13,14 +14,14 @@ use crate::engine::space::Here;
 /// An address vector.
 #[derive(Debug, Default)]
 pub struct Vector {
-    /// By fi_addr_t; those that can be reached.
+    /// The peers that can be reached, by number.
     pub peers: Vec<Option<Peer>>,
-    /// Those that cannot be reached, and all that were inserted by name.
+    /// The peers that cannot be reached, and all that were inserted by name.
     known: BTreeMap<usize, Known>,
-    /// Places that were given up.
+    /// Numbers of removed peers.
     free: Vec<usize>,
-    /// What their owners are called in completions, by their sources, in order.
-    names: Vec<(u32, u64)>,
+    /// The address in completions for each source number, in the order of source numbers.
+    fi_addrs: Vec<(u32, u64)>,
 }
 
 /// A peer as it was inserted.
@@ -28,70 +29,71 @@ pub struct Vector {
 enum Known {
     /// Its endpoint has ended.
     Ended(Address),
-    /// It is found by its name.
+    /// It is looked up by its name (`registry`).
     Named {
         name: Name,
-        /// What completions call it.
-        called: u64,
-        /// The space's event count when it was last looked for in vain.
-        looked: Option<u32>,
+        /// Its address in completions.
+        fi_addr: u64,
+        /// The space's event count at the last lookup without success.
+        tried_at: Option<u32>,
     },
 }
 
 impl Vector {
-    /// A number for another peer.
-    fn place(&mut self) -> usize {
+    /// Returns a number for another peer.
+    fn free_number(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
             self.peers.push(None);
             self.peers.len() - 1
         })
     }
 
-    /// Adds a peer that is there; its number. Without a name it is called by its number. Whoever
-    /// is there twice is called as he was named last, otherwise by his first number.
-    pub fn add(&mut self, peer: Peer, called: Option<u64>) -> u64 {
-        let number = self.place();
-        self.settle(number, peer, called);
+    /// Adds a peer, and returns its number. Completions contain `user_id`, or otherwise the number.
+    /// For a peer that was added twice they contain the last `user_id`, or otherwise the first
+    /// number.
+    pub fn add(&mut self, peer: Peer, user_id: Option<u64>) -> u64 {
+        let number = self.free_number();
+        self.insert(number, peer, user_id);
         number as u64
     }
 
     /// Adds a peer whose endpoint has ended.
-    pub fn add_ended(&mut self, address: Address, called: Option<u64>) -> u64 {
-        let number = self.place();
-        self.call(address.source, called, number);
+    pub fn add_ended(&mut self, address: Address, user_id: Option<u64>) -> u64 {
+        let number = self.free_number();
+        self.set_fi_addr(address.source, user_id, number);
         self.known.insert(number, Known::Ended(address));
         number as u64
     }
 
-    /// Adds a peer that is looked for by its name.
-    pub fn add_named(&mut self, here: &Here, name: Name, called: Option<u64>) -> u64 {
-        let number = self.place();
-        let named = Known::Named { name, called: called.unwrap_or(number as u64), looked: None };
-        self.known.insert(number, named);
-        // If it is not there yet, it is looked for again when it is used.
+    /// Adds a peer by its name.
+    pub fn add_named(&mut self, here: &Here, name: Name, user_id: Option<u64>) -> u64 {
+        let number = self.free_number();
+        let fi_addr = user_id.unwrap_or(number as u64);
+        self.known.insert(number, Known::Named { name, fi_addr, tried_at: None });
+        // A peer that is not there yet is looked up again when it is used.
         let _ = self.seek(here, number, abi::EINVAL);
         number as u64
     }
 
-    fn call(&mut self, source: u32, called: Option<u64>, number: usize) -> u64 {
-        let name = called.unwrap_or(number as u64);
+    fn set_fi_addr(&mut self, source: u32, user_id: Option<u64>, number: usize) -> u64 {
+        let fi_addr = user_id.unwrap_or(number as u64);
         match self.find(source) {
-            Ok(at) if called.is_some() => self.names[at].1 = name,
+            Ok(at) if user_id.is_some() => self.fi_addrs[at].1 = fi_addr,
             Ok(_) => {}
-            Err(at) => self.names.insert(at, (source, name)),
+            Err(at) => self.fi_addrs.insert(at, (source, fi_addr)),
         }
-        name
+        fi_addr
     }
 
-    fn settle(&mut self, number: usize, mut peer: Peer, called: Option<u64>) {
+    fn insert(&mut self, number: usize, mut peer: Peer, user_id: Option<u64>) {
         for other in self.peers.iter_mut().flatten().filter(|other| other.source == peer.source) {
             (other.is_alone, peer.is_alone) = (false, false);
         }
-        peer.name = self.call(peer.source, called, number);
+        peer.fi_addr = self.set_fi_addr(peer.source, user_id, number);
         self.peers[number] = Some(peer);
     }
 
-    /// Takes one out, if it is there.
+    /// Removes a peer, if there is one with this number.
     pub fn remove(&mut self, number: usize) -> Option<()> {
         let peer = self.peers.get_mut(number)?.take();
         let known = self.known.remove(&number);
@@ -100,33 +102,33 @@ impl Vector {
         }
         self.free.push(number);
         match (peer, known) {
-            (Some(peer), _) => self.forget(peer.source, peer.name),
+            (Some(peer), _) => self.forget(peer.source, peer.fi_addr),
             (None, Some(Known::Ended(address))) => self.forget(address.source, number as u64),
             _ => {}
         }
         Some(())
     }
 
-    /// Its owner may be in another place.
-    fn forget(&mut self, source: u32, name: u64) {
+    /// Removes an address in completions, unless the same peer has another number.
+    fn forget(&mut self, source: u32, fi_addr: u64) {
         let Ok(at) = self.find(source) else { return };
         match self.peers.iter().flatten().find(|other| other.source == source) {
-            Some(other) if self.names[at].1 == name => self.names[at].1 = other.name,
+            Some(other) if self.fi_addrs[at].1 == fi_addr => self.fi_addrs[at].1 = other.fi_addr,
             Some(_) => {}
-            None => drop(self.names.remove(at)),
+            None => drop(self.fi_addrs.remove(at)),
         }
     }
 
     fn find(&self, source: u32) -> Result<usize, usize> {
-        self.names.binary_search_by_key(&source, |&(source, _)| source)
+        self.fi_addrs.binary_search_by_key(&source, |&(source, _)| source)
     }
 
-    /// What messages of this source are said to be from.
-    pub fn name(&self, source: u32) -> Option<u64> {
-        self.find(source).ok().map(|at| self.names[at].1)
+    /// Returns the address in completions for messages with this source number.
+    pub fn fi_addr(&self, source: u32) -> Option<u64> {
+        self.find(source).ok().map(|at| self.fi_addrs[at].1)
     }
 
-    /// What was inserted as this number.
+    /// Returns the address or name that was inserted as this number.
     pub fn target(&self, here: &Here, number: usize) -> Option<Target> {
         match self.known.get(&number) {
             Some(Known::Ended(address)) => Some(Target::Endpoint(*address)),
@@ -137,7 +139,7 @@ impl Vector {
         }
     }
 
-    /// What messages of this peer say that they are from. Error: EAGAIN, EINVAL.
+    /// Returns the source number of a peer's messages. Error: EAGAIN, EINVAL.
     #[cold]
     pub fn source(&mut self, here: &Here, number: usize) -> Result<u32, i32> {
         if let Some(Known::Ended(address)) = self.known.get(&number) {
@@ -147,8 +149,8 @@ impl Vector {
         self.peers[number].map(|peer| peer.source).ok_or(abi::EINVAL)
     }
 
-    /// Looks for a peer to which an operation has failed with this error. `Ok`: it is worth another
-    /// try. Otherwise the error: EAGAIN if a peer of that name is not there yet.
+    /// Looks up a peer again after an operation to it has failed with `error`. `Ok`: the caller
+    /// tries the operation again. Error: EAGAIN if no endpoint has the peer's name yet.
     #[cold]
     pub fn seek(&mut self, here: &Here, number: usize, error: i32) -> Result<(), i32> {
         let before = self.peers.get(number).ok_or(abi::EINVAL)?;
@@ -157,16 +159,16 @@ impl Vector {
         }
         let missing = if before.is_some() { error } else { abi::EAGAIN };
         let before = before.map(|peer| peer.source);
-        let (name, called) = match self.known.get_mut(&number) {
+        let (name, fi_addr) = match self.known.get_mut(&number) {
             None => return Err(error),
             Some(Known::Ended(_)) => return Err(abi::ECONNRESET),
-            Some(Known::Named { name, called, looked }) => {
-                // Names come with events only.
+            Some(Known::Named { name, fi_addr, tried_at }) => {
+                // Each change of the exported names raises the event count.
                 let event = here.task.control.event().load(Acquire);
-                if looked.replace(event) == Some(event) {
+                if tried_at.replace(event) == Some(event) {
                     return Err(missing);
                 }
-                (*name, *called)
+                (*name, *fi_addr)
             }
         };
         let address = registry::find(here, &name).ok_or(missing)?;
@@ -176,9 +178,9 @@ impl Vector {
         }
         if let Some(source) = before {
             self.peers[number] = None;
-            self.forget(source, called);
+            self.forget(source, fi_addr);
         }
-        self.settle(number, peer, Some(called));
+        self.insert(number, peer, Some(fi_addr));
         Ok(())
     }
 }

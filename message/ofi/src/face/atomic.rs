@@ -1,18 +1,16 @@
-//! Atomics: fi_atomic, fi_fetch_atomic, fi_compare_atomic and their like. Who asks does it, at
-//! once. Integers and floating-point numbers of up to eight bytes are changed by compare-and-swap
-//! on the target's memory: so they are atomic with the target's own atomic instructions, too.
-//! Longer ones are `wide`.
+//! Atomic operations: fi_atomic, fi_fetch_atomic, fi_compare_atomic and similar calls. The caller
+//! executes the operation on the target's memory, at once.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use libc::{size_t, ssize_t};
 
 use crate::abi::{self, Context, Desc, Descs, Ep, Ioc, RmaIoc};
-use crate::engine::copy::{self, Way};
-use crate::face::args::list;
-use crate::face::endpoint_object;
+use crate::engine::copy::{self, Direction};
+use crate::engine::space::Here;
+use crate::face::args::{answer, list};
+use crate::face::endpoint_object::{self, EndpointObject};
+use crate::face::number::{self, DataType, Method, data_type};
 use crate::face::rma::Reached;
 use crate::face::wide;
 use crate::protocol::parts::Part;
@@ -36,259 +34,42 @@ pub static OPS: abi::OpsAtomic = abi::OpsAtomic {
     compwritevalid: Some(compwritevalid),
 };
 
-/// Most bytes of one operation that we name where asked.
+/// Most bytes of one operation, as the calls for limits report it.
 const BYTES_MAX: usize = 1 << 20;
 
-/// What is asked for, beside the change of the memory.
+/// The form of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Nothing.
+    /// Changes the target's memory.
     Change,
-    /// What was there.
+    /// Also returns the old values.
     Fetch,
-    /// What was there; and to change it only if it compares.
+    /// Also returns the old values, and changes only those that compare.
     Compare,
 }
 
-/// A number, as it stands in memory: the low bytes of a word.
-trait Number: Copy + PartialOrd {
-    fn of(bits: u64) -> Self;
-    fn bits(self) -> u64;
-    fn sum(self, other: Self) -> Self;
-    fn product(self, other: Self) -> Self;
-    fn truth(is: bool) -> Self;
-    /// `None`: not for these numbers.
-    fn bitwise(op: u32, left: u64, right: u64) -> Option<u64>;
-}
-
-macro_rules! integers {
-    ($($type:ty),*) => {
-        $(impl Number for $type {
-            #[inline]
-            fn of(bits: u64) -> Self {
-                bits as Self
-            }
-            #[inline]
-            fn bits(self) -> u64 {
-                // Nothing above the number's own bytes.
-                u64::from_le_bytes(std::array::from_fn(|i| {
-                    self.to_le_bytes().get(i).copied().unwrap_or(0)
-                }))
-            }
-            fn sum(self, other: Self) -> Self {
-                self.wrapping_add(other)
-            }
-            fn product(self, other: Self) -> Self {
-                self.wrapping_mul(other)
-            }
-            fn truth(is: bool) -> Self {
-                Self::from(is)
-            }
-            fn bitwise(op: u32, left: u64, right: u64) -> Option<u64> {
-                match op {
-                    abi::BOR => Some(left | right),
-                    abi::BAND => Some(left & right),
-                    abi::BXOR => Some(left ^ right),
-                    _ => None,
-                }
-            }
-        })*
-    };
-}
-
-macro_rules! floats {
-    ($($type:ty: $bits:ty),*) => {
-        $(impl Number for $type {
-            #[inline]
-            fn of(bits: u64) -> Self {
-                Self::from_bits(bits as $bits)
-            }
-            #[inline]
-            fn bits(self) -> u64 {
-                self.to_bits().into()
-            }
-            fn sum(self, other: Self) -> Self {
-                self + other
-            }
-            fn product(self, other: Self) -> Self {
-                self * other
-            }
-            fn truth(is: bool) -> Self {
-                if is { 1.0 } else { 0.0 }
-            }
-            fn bitwise(_: u32, _: u64, _: u64) -> Option<u64> {
-                None
-            }
-        })*
-    };
-}
-
-integers!(i8, u8, i16, u16, i32, u32, i64, u64);
-floats!(f32: u32, f64: u64);
-
-/// What becomes of `old`; `None`: no such operation.
-#[inline]
-fn change<N: Number>(op: u32, old: u64, operand: u64, compare: u64) -> Option<u64> {
-    let (was, by, with) = (N::of(old), N::of(operand), N::of(compare));
-    let is_true = |number: N| number != N::truth(false);
-    let logical = |is: bool| Some(N::truth(is).bits());
-    let if_so = |is: bool| Some(if is { operand } else { old });
-    match op {
-        abi::MIN => if_so(by < was),
-        abi::MAX => if_so(by > was),
-        abi::SUM => Some(was.sum(by).bits()),
-        abi::PROD => Some(was.product(by).bits()),
-        abi::LOR => logical(is_true(was) || is_true(by)),
-        abi::LAND => logical(is_true(was) && is_true(by)),
-        abi::LXOR => logical(is_true(was) != is_true(by)),
-        abi::ATOMIC_READ => Some(old),
-        abi::ATOMIC_WRITE => Some(operand),
-        abi::CSWAP => if_so(with == was),
-        abi::CSWAP_NE => if_so(with != was),
-        abi::CSWAP_LE => if_so(with <= was),
-        abi::CSWAP_LT => if_so(with < was),
-        abi::CSWAP_GE => if_so(with >= was),
-        abi::CSWAP_GT => if_so(with > was),
-        abi::MSWAP => {
-            let taken = N::bitwise(abi::BAND, operand, compare)?;
-            let left = N::bitwise(abi::BAND, old, !compare)?;
-            N::bitwise(abi::BOR, taken, left)
-        }
-        _ => N::bitwise(op, old, operand),
-    }
-}
-
-type Change = fn(u32, u64, u64, u64) -> Option<u64>;
-
-/// How numbers of a type change.
-#[derive(Clone, Copy)]
-enum How {
-    /// As words.
-    Word(Change),
-    /// Under the target's lock.
-    Wide(wide::Change),
-}
-
-impl How {
-    fn has(self, op: u32) -> bool {
-        let none = wide::Bytes::default();
-        match self {
-            Self::Word(change) => change(op, 0, 0, 0).is_some(),
-            Self::Wide(change) => change(op, &none, &none, &none).is_some(),
-        }
-    }
-}
-
-/// Numbers of one type.
-#[derive(Clone, Copy)]
-struct Numbers {
-    how: How,
-    size: usize,
-    /// What their addresses are multiples of.
-    align: usize,
-}
-
-/// Those of this type.
-fn numbers(datatype: u32) -> Option<Numbers> {
-    let (change, size): (Change, usize) = match datatype {
-        abi::INT8 => (change::<i8>, 1),
-        abi::UINT8 => (change::<u8>, 1),
-        abi::INT16 => (change::<i16>, 2),
-        abi::UINT16 => (change::<u16>, 2),
-        abi::INT32 => (change::<i32>, 4),
-        abi::UINT32 => (change::<u32>, 4),
-        abi::INT64 => (change::<i64>, 8),
-        abi::UINT64 => (change::<u64>, 8),
-        abi::FLOAT => (change::<f32>, 4),
-        abi::DOUBLE => (change::<f64>, 8),
-        _ => {
-            let (change, size, align) = wide::numbers(datatype)?;
-            return Some(Numbers { how: How::Wide(change), size, align });
-        }
-    };
-    Some(Numbers { how: How::Word(change), size, align: size })
-}
-
-/// The numbers that an operation is on; `None`: there is no such operation.
-fn valid_numbers(form: Form, datatype: u32, op: u32) -> Option<Numbers> {
+/// Returns the type of an operation's numbers. `None`: there is no such operation.
+fn valid_type(form: Form, datatype: u32, op: u32) -> Option<DataType> {
     let belongs = match form {
         Form::Change => op <= abi::BXOR || op == abi::ATOMIC_WRITE,
         Form::Fetch => op <= abi::ATOMIC_WRITE,
         Form::Compare => (abi::CSWAP..=abi::MSWAP).contains(&op),
     };
-    numbers(datatype).filter(|numbers| belongs && numbers.how.has(op))
+    data_type(datatype).filter(|found| belongs && found.method.has(op))
 }
 
-/// Changes what is there by compare-and-swap; what was there before.
-///
-/// # Safety
-/// A number of `size` bytes is there, aligned, and may be read and written.
-unsafe fn update(at: u64, size: usize, mut change: impl FnMut(u64) -> u64) -> u64 {
-    macro_rules! swap {
-        ($atomic:ty, $word:ty) => {{
-            // SAFETY: as the caller says.
-            let word = unsafe { &*(at as *const $atomic) };
-            let mut old = word.load(Acquire);
-            loop {
-                let new = change(old.into()) as $word;
-                match word.compare_exchange_weak(old, new, AcqRel, Acquire) {
-                    Ok(_) => return old.into(),
-                    Err(now) => old = now,
-                }
-            }
-        }};
-    }
-    match size {
-        1 => swap!(AtomicU8, u8),
-        2 => swap!(AtomicU16, u16),
-        4 => swap!(AtomicU32, u32),
-        _ => swap!(AtomicU64, u64),
-    }
-}
-
-/// What is there.
-///
-/// # Safety
-/// As for `update`, but it need not be writable.
-unsafe fn look(at: u64, size: usize) -> u64 {
-    // SAFETY: as the caller says.
-    unsafe {
-        match size {
-            1 => (*(at as *const AtomicU8)).load(Acquire).into(),
-            2 => (*(at as *const AtomicU16)).load(Acquire).into(),
-            4 => (*(at as *const AtomicU32)).load(Acquire).into(),
-            _ => (*(at as *const AtomicU64)).load(Acquire),
-        }
-    }
-}
-
-/// A number of the program's own.
-///
-/// # Safety
-/// There is one of `size` bytes.
-unsafe fn load(at: u64, size: usize) -> u64 {
-    let mut bytes = [0; 8];
-    // SAFETY: as the caller says.
-    unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), size) };
-    u64::from_le_bytes(bytes)
-}
-
-/// The same, written.
-///
-/// # Safety
-/// There is room for `size` bytes.
-unsafe fn store(at: u64, size: usize, bits: u64) {
-    // SAFETY: as the caller says.
-    unsafe { std::ptr::copy_nonoverlapping(bits.to_le_bytes().as_ptr(), at as *mut u8, size) };
-}
-
-/// Addresses of the numbers in a program's lists, one after the other.
+/// Returns the addresses of all numbers in a list of the program's.
 fn each(list: &[Ioc], size: usize) -> impl Iterator<Item = u64> {
     list.iter()
         .flat_map(move |ioc| (0..ioc.count).map(move |n| (ioc.addr as usize + n * size) as u64))
 }
 
-/// What is to be done.
+/// Returns the number of numbers in a list of the program's.
+fn count(list: &[Ioc]) -> usize {
+    list.iter().map(|ioc| ioc.count).sum()
+}
+
+/// A call.
 struct Atomic<'a> {
     form: Form,
     operands: &'a [Ioc],
@@ -300,36 +81,42 @@ struct Atomic<'a> {
     op: u32,
     data: Option<u64>,
     context: Context,
-    /// `None`: the endpoint's.
+    /// `None`: the endpoint's flags apply.
     flags: Option<u64>,
     injected: bool,
 }
 
+/// The addresses of one number: the target's, and those of the program's lists.
+struct Place {
+    at: u64,
+    operand: Option<u64>,
+    compare: Option<u64>,
+    result: Option<u64>,
+}
+
 impl Atomic<'_> {
+    /// Executes the call.
+    ///
     /// # Safety
-    /// The lists are as libfabric's manual has them.
-    unsafe fn run(&self, ep: Ep) -> Result<(), c_int> {
-        // SAFETY: as the caller says.
-        let object = unsafe { endpoint_object::of(ep) };
-        let Self { op, .. } = *self;
-        let numbers = valid_numbers(self.form, self.datatype, op).ok_or(abi::EOPNOTSUPP)?;
-        let Numbers { how, size, align } = numbers;
+    /// The lists of operands, compares and results have readable or writable numbers of the type.
+    unsafe fn run(&self, object: &EndpointObject) -> Result<(), c_int> {
+        let numbers = valid_type(self.form, self.datatype, self.op).ok_or(abi::EOPNOTSUPP)?;
+        let size = numbers.size;
         let reached = Reached::new(object, self.to)?;
         let here = object.core.here;
-        let count: usize = self.remote.iter().map(|remote| remote.count).sum();
-        let has = |list: &[Ioc]| list.iter().map(|ioc| ioc.count).sum::<usize>() == count;
-        let fits = (op == abi::ATOMIC_READ || has(self.operands))
-            && (self.form != Form::Compare || has(self.compares))
-            && (self.form == Form::Change || has(self.results));
+        let total: usize = self.remote.iter().map(|remote| remote.count).sum();
+        let fits = (self.op == abi::ATOMIC_READ || count(self.operands) == total)
+            && (self.form != Form::Compare || count(self.compares) == total)
+            && (self.form == Form::Change || count(self.results) == total);
         if !fits {
             return Err(abi::EINVAL);
         }
-        let access = match op {
+        let access = match self.op {
             abi::ATOMIC_READ => abi::REMOTE_READ,
             _ => abi::REMOTE_WRITE,
         };
-        // Once the numbers are changed it is too late to find that there is no room.
-        let mut announced = self.data.map(|_| reached.announce(here)).transpose()?;
+        // The room for the notice is reserved first: a change cannot be undone without it.
+        let mut notice = self.data.map(|_| reached.reserve(here)).transpose()?;
         let mut error = 0;
         let mut operands = each(self.operands, size);
         let mut compares = each(self.compares, size);
@@ -338,107 +125,119 @@ impl Atomic<'_> {
         for remote in self.remote {
             let bytes = (remote.count * size) as u64;
             let found = reached.peer.regions().look_up(remote.key, remote.addr, bytes, access)?;
-            let at = found.address;
             if found.counts != 0 {
                 counts.push(found.counts);
             }
-            if !at.is_multiple_of(align as u64) {
+            if !found.address.is_multiple_of(numbers.align as u64) {
                 return Err(abi::EINVAL);
             }
-            if !self.is_there(here, &reached, at, bytes) {
+            if !is_there(here, &reached, found.address, bytes) {
                 error = abi::EFAULT;
                 break;
             }
-            let at = here.task.found_at(reached.peer.whom.id, at);
-            let _one = matches!(how, How::Wide(_)).then(|| reached.peer.regions().change(here));
+            let at = here.task.found_at(reached.peer.task.id, found.address);
+            let is_wide = matches!(numbers.method, Method::Wide(_));
+            let _lock = is_wide.then(|| reached.peer.regions().change(here));
             for n in 0..remote.count {
-                let at = at + (n * size) as u64;
-                let (operand, compare) = (operands.next(), compares.next());
-                // SAFETY: the program's numbers, as the caller says; the target's were just seen,
-                // and are locked where they are wide.
-                unsafe {
-                    match how {
-                        How::Word(change) => {
-                            let operand = operand.map_or(0, |at| load(at, size));
-                            let compare = compare.map_or(0, |at| load(at, size));
-                            let old = match op {
-                                abi::ATOMIC_READ => look(at, size),
-                                _ => update(at, size, |old| {
-                                    change(op, old, operand, compare).unwrap_or(old)
-                                }),
-                            };
-                            if let Some(result) = results.next() {
-                                store(result, size, old);
-                            }
-                        }
-                        How::Wide(change) => {
-                            let of = |at: Option<u64>| at.map(|at| wide::load(at, size));
-                            let operand = of(operand).unwrap_or_default();
-                            let compare = of(compare).unwrap_or_default();
-                            let old = wide::load(at, size);
-                            let new = change(op, &old, &operand, &compare);
-                            if let Some(new) = new.filter(|_| op != abi::ATOMIC_READ) {
-                                wide::store(at, size, &new);
-                            }
-                            if let Some(result) = results.next() {
-                                wide::store(result, size, &old);
-                            }
-                        }
-                    }
-                }
+                let place = Place {
+                    at: at + (n * size) as u64,
+                    operand: operands.next(),
+                    compare: compares.next(),
+                    result: results.next(),
+                };
+                // SAFETY: the program's numbers, by this function's contract. `is_there` has read
+                // the target's, which are aligned, and locked if they are wide.
+                unsafe { self.apply(numbers, &place) };
             }
         }
         let reads = self.form != Form::Change;
         if error == 0 {
-            if let Some((announced, data)) = announced.as_mut().zip(self.data) {
-                announced.tell(Kind::Changed, (count * size) as u64, data);
+            if let Some((notice, data)) = notice.as_mut().zip(self.data) {
+                notice.set(Kind::Changed, (total * size) as u64, data);
             }
             reached.count(here, reads, &counts);
         }
-        drop(announced);
+        drop(notice);
         let flags = abi::ATOMIC | if reads { abi::READ } else { abi::WRITE };
-        let way = if reads { Way::Pull } else { Way::Push };
+        let direction = if reads { Direction::Pull } else { Direction::Push };
         let wanted = if self.injected { None } else { Some(self.flags) };
-        reached.complete(object, way, flags, self.context, wanted, error)
+        reached.complete(object, direction, flags, self.context, wanted, error)
     }
 
-    /// Whether the target's memory can be read, page by page: plain loads of what is not there
-    /// would end the task.
-    fn is_there(
-        &self,
-        here: &crate::engine::space::Here,
-        reached: &Reached,
-        at: u64,
-        bytes: u64,
-    ) -> bool {
-        const PAGE: u64 = 4096;
-        let (mut next, end) = (at, at + bytes);
-        while next < end {
-            let mut byte = 0u8;
-            let ours = [Part { address: &raw mut byte as u64, length: 1 }];
-            let theirs = [Part { address: next, length: 1 }];
-            let peer = &reached.peer;
-            if copy::copy(here, peer.whom, peer.is_far, Way::Pull, &ours, &theirs, 1).is_err() {
-                return false;
+    /// Executes the operation on one number.
+    ///
+    /// # Safety
+    /// There are numbers of this type at all addresses. The target's is aligned; if it is wide, the
+    /// caller has the target's lock.
+    unsafe fn apply(&self, numbers: DataType, place: &Place) {
+        let (size, op) = (numbers.size, self.op);
+        let Place { at, operand, compare, result } = *place;
+        // SAFETY: this function's contract.
+        unsafe {
+            match numbers.method {
+                Method::Word(change) => {
+                    let operand = operand.map_or(0, |at| number::load(at, size));
+                    let compare = compare.map_or(0, |at| number::load(at, size));
+                    let old = match op {
+                        abi::ATOMIC_READ => number::read(at, size),
+                        _ => number::update(at, size, |old| {
+                            change(op, old, operand, compare).unwrap_or(old)
+                        }),
+                    };
+                    if let Some(result) = result {
+                        number::store(result, size, old);
+                    }
+                }
+                Method::Wide(change) => {
+                    let of = |at: Option<u64>| at.map(|at| wide::load(at, size));
+                    let operand = of(operand).unwrap_or_default();
+                    let compare = of(compare).unwrap_or_default();
+                    let old = wide::load(at, size);
+                    let new = change(op, &old, &operand, &compare);
+                    if let Some(new) = new.filter(|_| op != abi::ATOMIC_READ) {
+                        wide::store(at, size, &new);
+                    }
+                    if let Some(result) = result {
+                        wide::store(result, size, &old);
+                    }
+                }
             }
-            next = (next | (PAGE - 1)) + 1;
         }
-        true
     }
 }
 
+/// Returns true if the target's memory can be read. It reads a byte of each page: a plain load from
+/// an unmapped page would end the task.
+fn is_there(here: &Here, reached: &Reached, at: u64, bytes: u64) -> bool {
+    const PAGE_BYTES: u64 = 4096;
+    let (mut next, end) = (at, at + bytes);
+    while next < end {
+        let mut byte = 0u8;
+        let ours = [Part { address: &raw mut byte as u64, length: 1 }];
+        let theirs = [Part { address: next, length: 1 }];
+        let (peer, pull) = (&reached.peer, Direction::Pull);
+        if copy::copy(here, peer.task, peer.is_far, pull, &ours, &theirs, 1).is_err() {
+            return false;
+        }
+        next = (next | (PAGE_BYTES - 1)) + 1;
+    }
+    true
+}
+
+/// Executes a call.
+///
 /// # Safety
-/// As libfabric's manual has it.
+/// `ep` is an open endpoint of this provider. The lists are as in `Atomic::run`.
 unsafe fn run(ep: Ep, atomic: &Atomic<'_>) -> ssize_t {
-    // SAFETY: as the caller says.
-    unsafe { atomic.run(ep) }.map_or_else(|error| -(error as ssize_t), |()| 0)
+    // SAFETY: this function's contract.
+    answer(unsafe { atomic.run(endpoint_object::of(ep)) })
 }
 
 fn ioc(at: *const c_void, count: usize) -> [Ioc; 1] {
     [Ioc { addr: at.cast_mut(), count }]
 }
 
-/// Where in the target's memory, and what.
+/// A range of the target's memory, and the operation.
 #[derive(Clone, Copy)]
 struct There {
     to: u64,
@@ -448,10 +247,10 @@ struct There {
     op: u32,
 }
 
-/// An operation on one place.
+/// Executes an operation on one range of the target's memory.
 ///
 /// # Safety
-/// As libfabric's manual has it.
+/// As fi_atomic(3) asks for: the endpoint is open, and the lists have numbers of this type.
 unsafe fn one(
     ep: Ep,
     form: Form,
@@ -465,7 +264,7 @@ unsafe fn one(
     let remote = &[RmaIoc { addr: address, count, key }];
     let (data, flags, injected) = (None, None, context.is_none());
     let context = context.unwrap_or(std::ptr::null_mut());
-    // SAFETY: as the caller says.
+    // SAFETY: this function's contract.
     unsafe {
         run(
             ep,
@@ -488,7 +287,7 @@ unsafe fn one(
 }
 
 /// # Safety
-/// As libfabric's manual has it.
+/// As fi_atomic(3) asks for: the endpoint is open, and the lists have numbers of this type.
 unsafe fn message(
     ep: Ep,
     form: Form,
@@ -497,7 +296,7 @@ unsafe fn message(
     results: &[Ioc],
     flags: u64,
 ) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: this function's contract.
     unsafe {
         let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let atomic = Atomic {
@@ -532,7 +331,7 @@ unsafe extern "C" fn write(
 ) -> ssize_t {
     let there = There { to, address, key, datatype, op };
     let operands = ioc(buffer, count);
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): the endpoint is open, and the lists have numbers of this type.
     unsafe { one(ep, Form::Change, [&operands, &[], &[]], there, Some(context)) }
 }
 
@@ -549,12 +348,12 @@ unsafe extern "C" fn writev(
     context: Context,
 ) -> ssize_t {
     let there = There { to, address, key, datatype, op };
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): the endpoint is open, and the lists have numbers of this type.
     unsafe { one(ep, Form::Change, [list(buffers, count), &[], &[]], there, Some(context)) }
 }
 
 unsafe extern "C" fn writemsg(ep: Ep, msg: *const abi::MsgAtomic, flags: u64) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): the endpoint is open, and the lists have numbers of this type.
     unsafe { message(ep, Form::Change, msg, &[], &[], flags) }
 }
 
@@ -570,7 +369,7 @@ unsafe extern "C" fn inject(
 ) -> ssize_t {
     let there = There { to, address, key, datatype, op };
     let operands = ioc(buffer, count);
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): the endpoint is open, and the lists have numbers of this type.
     unsafe { one(ep, Form::Change, [&operands, &[], &[]], there, None) }
 }
 
@@ -590,9 +389,9 @@ unsafe extern "C" fn readwrite(
 ) -> ssize_t {
     let there = There { to, address, key, datatype, op };
     let (operands, results) = (ioc(buffer, count), ioc(result, count));
-    // What is only read has no operand.
+    // A pure read has no operand.
     let operands = if op == abi::ATOMIC_READ { &[][..] } else { &operands[..] };
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): the endpoint is open, and the lists have numbers of this type.
     unsafe { one(ep, Form::Fetch, [operands, &[], &results], there, Some(context)) }
 }
 
@@ -612,7 +411,7 @@ unsafe extern "C" fn readwritev(
     context: Context,
 ) -> ssize_t {
     let there = There { to, address, key, datatype, op };
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): the endpoint is open, and the lists have numbers of this type.
     unsafe {
         let operands = if op == abi::ATOMIC_READ { &[] } else { list(buffers, count) };
         let results = list(results, result_count);
@@ -628,7 +427,7 @@ unsafe extern "C" fn readwritemsg(
     result_count: size_t,
     flags: u64,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): the endpoint is open, and the lists have numbers of this type.
     unsafe { message(ep, Form::Fetch, msg, &[], list(results, result_count), flags) }
 }
 
@@ -650,7 +449,7 @@ unsafe extern "C" fn compwrite(
 ) -> ssize_t {
     let there = There { to, address, key, datatype, op };
     let all = [ioc(buffer, count), ioc(compare, count), ioc(result, count)];
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): the endpoint is open, and the lists have numbers of this type.
     unsafe { one(ep, Form::Compare, [&all[0], &all[1], &all[2]], there, Some(context)) }
 }
 
@@ -673,7 +472,7 @@ unsafe extern "C" fn compwritev(
     context: Context,
 ) -> ssize_t {
     let there = There { to, address, key, datatype, op };
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): the endpoint is open, and the lists have numbers of this type.
     unsafe {
         let all =
             [list(buffers, count), list(compares, compare_count), list(results, result_count)];
@@ -692,7 +491,7 @@ unsafe extern "C" fn compwritemsg(
     result_count: size_t,
     flags: u64,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): the endpoint is open, and the lists have numbers of this type.
     unsafe {
         let (compares, results) = (list(compares, compare_count), list(results, result_count));
         message(ep, Form::Compare, msg, compares, results, flags)
@@ -700,30 +499,30 @@ unsafe extern "C" fn compwritemsg(
 }
 
 /// # Safety
-/// `count` may be written.
+/// `count` is NULL or may be written.
 unsafe fn valid(form: Form, datatype: u32, op: u32, count: *mut size_t) -> c_int {
-    let Some(Numbers { size, .. }) = valid_numbers(form, datatype, op) else {
+    let Some(DataType { size, .. }) = valid_type(form, datatype, op) else {
         return -abi::EOPNOTSUPP;
     };
     if !count.is_null() {
-        // SAFETY: as the caller says.
+        // SAFETY: this function's contract.
         unsafe { count.write(BYTES_MAX / size) };
     }
     0
 }
 
 unsafe extern "C" fn writevalid(_: Ep, datatype: u32, op: u32, count: *mut size_t) -> c_int {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): `count` is NULL or may be written.
     unsafe { valid(Form::Change, datatype, op, count) }
 }
 
 unsafe extern "C" fn readwritevalid(_: Ep, datatype: u32, op: u32, count: *mut size_t) -> c_int {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): `count` is NULL or may be written.
     unsafe { valid(Form::Fetch, datatype, op, count) }
 }
 
 unsafe extern "C" fn compwritevalid(_: Ep, datatype: u32, op: u32, count: *mut size_t) -> c_int {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_atomic(3): `count` is NULL or may be written.
     unsafe { valid(Form::Compare, datatype, op, count) }
 }
 
@@ -741,10 +540,10 @@ pub unsafe extern "C" fn query(
         0 => Form::Change,
         _ => return -abi::EINVAL,
     };
-    let Some(Numbers { size, .. }) = valid_numbers(form, datatype, op) else {
+    let Some(DataType { size, .. }) = valid_type(form, datatype, op) else {
         return -abi::EOPNOTSUPP;
     };
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_query_atomic(3) lets us write the answer there.
     unsafe { attr.write(abi::AtomicAttr { count: BYTES_MAX / size, size }) };
     0
 }
@@ -753,27 +552,9 @@ pub unsafe extern "C" fn query(
 mod tests {
     use super::*;
 
-    /// What each operation makes of 6, with 3, compared with 6.
     #[test]
-    fn operations_are_what_their_names_say() {
-        let wanted = [3, 6, 9, 18, 1, 1, 7, 2, 0, 5, 6, 3, 3, 6, 3, 6, 3, 6, 2];
-        for (op, wanted) in (abi::MIN..=abi::MSWAP).zip(wanted) {
-            assert_eq!(change::<i32>(op, 6, 3, 6), Some(wanted), "operation {op}");
-            let bits = |number: u64| (number as f64).to_bits();
-            let is_bitwise = [abi::BOR, abi::BAND, abi::BXOR, abi::MSWAP].contains(&op);
-            let wanted = (!is_bitwise).then(|| bits(wanted));
-            assert_eq!(change::<f64>(op, bits(6), bits(3), bits(6)), wanted, "operation {op}");
-        }
-    }
-
-    #[test]
-    fn signs_and_widths_count() {
-        let (minus, plus) = (0xff, 1);
-        assert_eq!(change::<i8>(abi::MIN, plus, minus, 0), Some(minus));
-        assert_eq!(change::<u8>(abi::MIN, plus, minus, 0), Some(plus));
-        assert_eq!(change::<i8>(abi::SUM, 127, 1, 0), Some(0x80));
-        assert_eq!(change::<u16>(abi::PROD, 0x8001, 2, 0), Some(2));
-        let size = |form, datatype, op| valid_numbers(form, datatype, op).map(|it| it.size);
+    fn each_form_has_its_operations() {
+        let size = |form, datatype, op| valid_type(form, datatype, op).map(|it| it.size);
         assert_eq!(size(Form::Change, abi::DOUBLE, abi::BXOR), None);
         assert_eq!(size(Form::Change, abi::INT64, abi::ATOMIC_READ), None);
         assert_eq!(size(Form::Fetch, abi::INT64, abi::ATOMIC_READ), Some(8));
@@ -782,16 +563,5 @@ mod tests {
         assert_eq!(size(Form::Change, abi::DOUBLE_COMPLEX, abi::SUM), Some(16));
         assert_eq!(size(Form::Change, abi::DOUBLE_COMPLEX, abi::MAX), None);
         assert_eq!(size(Form::Fetch, abi::LONG_DOUBLE, abi::MAX), Some(16));
-    }
-
-    #[test]
-    fn only_the_number_is_changed() {
-        let mut memory = [0x11u8; 16];
-        let at = memory.as_mut_ptr() as u64;
-        let at = at.next_multiple_of(8);
-        // SAFETY: within the array.
-        let old = unsafe { update(at + 2, 2, |old| old + 1) };
-        assert_eq!(old, 0x1111);
-        assert_eq!(memory.iter().filter(|&&byte| byte != 0x11).count(), 1);
     }
 }

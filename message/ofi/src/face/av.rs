@@ -1,4 +1,4 @@
-//! Address vectors: other endpoints by number, whichever type was asked for.
+//! Address vectors: other endpoints by number. Both types (FI_AV_MAP, FI_AV_TABLE) are tables.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -8,21 +8,22 @@ use libc::size_t;
 
 use crate::abi;
 use crate::abi::peer::{AV_USER_ID, PEER};
-use crate::engine::address::{Format, SIZE, Target, copy_out};
+use crate::engine::address::{Format, SIZE, Target};
 use crate::engine::log;
 use crate::engine::port::{Absence, Peer};
 use crate::engine::resolve;
 use crate::engine::state::Core;
 use crate::engine::vector::Vector;
+use crate::face::args::{self, copy_out, text};
 use crate::face::domain_object::Domain;
 use crate::face::peer;
 
-/// libfabric's object.
+/// libfabric's object, with our part behind it.
 #[repr(C)]
 pub struct AddressVector {
     fid: abi::FidAv,
     pub core: Arc<Core>,
-    /// Its number among the domain's.
+    /// The number in the domain.
     pub number: usize,
 }
 
@@ -39,14 +40,14 @@ static OPS: abi::OpsAv = abi::OpsAv {
     av_set: None,
 };
 
-/// fi_av_open(3). A vector has no name that others could share it by.
+/// fi_av_open(3). Vectors have no names, so processes cannot share them.
 pub unsafe extern "C" fn open(
     domain: *mut abi::FidDomain,
     attr: *mut abi::AvAttr,
     vector: *mut *mut abi::FidAv,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's, and an open domain of ours.
+    // SAFETY: fi_av_open(3): an open domain of this provider, and attributes of the caller or NULL.
     let (domain, attr) = unsafe { (&*domain.cast::<Domain>(), attr.as_mut()) };
     let Some(attr) = attr else { return -abi::EINVAL };
     if !attr.name.is_null() {
@@ -62,20 +63,22 @@ pub unsafe extern "C" fn open(
     let number = core.lock().vectors.add(Vector::default());
     let fid = abi::Fid { fclass: abi::CLASS_AV as size_t, context, ops: &FID };
     let made = AddressVector { fid: abi::FidAv { fid, ops: &OPS }, core, number };
-    // SAFETY: the caller waits for it there.
+    // SAFETY: fi_av_open(3) lets us write the vector there.
     unsafe { vector.write(Box::into_raw(Box::new(made)).cast()) };
     0
 }
 
+/// Returns our object.
+///
 /// # Safety
-/// An open vector of ours.
+/// `vector` is an open address vector of this provider.
 unsafe fn of<'a>(vector: *mut abi::FidAv) -> &'a AddressVector {
-    // SAFETY: its fid is its first member.
+    // SAFETY: `open` has made an `AddressVector`, whose fid is its first field.
     unsafe { &*vector.cast::<AddressVector>() }
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` has made the vector with `Box::into_raw`, and fi_close(3) is called once.
     let vector = unsafe { Box::from_raw(fid.cast::<AddressVector>()) };
     vector.core.lock().vectors.remove(vector.number);
     0
@@ -85,37 +88,37 @@ unsafe extern "C" fn bind(_: *mut abi::Fid, _: *mut abi::Fid, _: u64) -> c_int {
     0
 }
 
-/// Where a program is told of each address that it inserts.
-struct Answers {
-    /// The numbers, or the names that the program gives.
+/// The arrays in which a call reports the result of each insertion.
+struct Results {
+    /// The numbers of the peers. With FI_AV_USER_ID, they contain user IDs before.
     numbers: *mut u64,
-    /// With FI_SYNC_ERR, errors.
+    /// Errors, with FI_SYNC_ERR; otherwise NULL.
     errors: *mut c_int,
-    /// The program says what completions call the peers.
-    is_named: bool,
+    /// The program chooses the addresses in completions (FI_AV_USER_ID).
+    has_user_ids: bool,
 }
 
-impl Answers {
-    /// As fi_av_insert(3) has it. Error: EINVAL.
+impl Results {
+    /// Makes the arrays of a call (fi_av_insert(3)). Error: EINVAL.
     fn of(numbers: *mut u64, flags: u64, context: *mut c_void) -> Result<Self, c_int> {
-        let is_named = flags & AV_USER_ID != 0;
+        let has_user_ids = flags & AV_USER_ID != 0;
         let tells = flags & abi::SYNC_ERR != 0;
-        if is_named && numbers.is_null() || tells && context.is_null() {
+        if has_user_ids && numbers.is_null() || tells && context.is_null() {
             return Err(-abi::EINVAL);
         }
         let errors = if tells { context.cast::<c_int>() } else { ptr::null_mut() };
-        Ok(Self { numbers, errors, is_named })
+        Ok(Self { numbers, errors, has_user_ids })
     }
 
-    /// Inserts one. Whether that succeeds.
+    /// Inserts the `n`th address. Returns true if that succeeds.
     ///
     /// # Safety
-    /// There is room for as many answers.
+    /// The arrays are longer than `n`.
     unsafe fn insert(&self, vector: &AddressVector, n: usize, target: Option<&Target>) -> bool {
-        // SAFETY: as the caller says.
-        let name = self.is_named.then(|| unsafe { self.numbers.add(n).read() });
-        let added = target.ok_or(abi::EINVAL).and_then(|target| add(vector, target, name));
-        // SAFETY: as above.
+        // SAFETY: with FI_AV_USER_ID, `numbers` is not NULL (`of`), and longer than `n`.
+        let user_id = self.has_user_ids.then(|| unsafe { self.numbers.add(n).read() });
+        let added = target.ok_or(abi::EINVAL).and_then(|target| add(vector, target, user_id));
+        // SAFETY: both are NULL or longer than `n`, by this function's contract.
         unsafe {
             if !self.numbers.is_null() {
                 self.numbers.add(n).write(added.unwrap_or(abi::ADDR_UNSPEC));
@@ -127,11 +130,11 @@ impl Answers {
         added.is_ok()
     }
 
-    /// What a call returns that was to insert so many.
-    fn result(&self, inserted: usize, count: usize) -> c_int {
-        peer::look_again();
-        // `lnx` takes 0 for a peer that is there.
-        match self.is_named && inserted == 0 && count != 0 {
+    /// Returns the return value of a call that has inserted `inserted` of `count` addresses.
+    fn returned(&self, inserted: usize, count: usize) -> c_int {
+        peer::find_unnamed();
+        // `lnx` takes 0 for success.
+        match self.has_user_ids && inserted == 0 && count != 0 {
             true => -abi::EADDRNOTAVAIL,
             false => inserted as c_int,
         }
@@ -146,77 +149,66 @@ unsafe extern "C" fn insert(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: as the caller of libfabric says.
+    // SAFETY: fi_av_insert(3): an open address vector of this provider.
     let vector = unsafe { of(vector) };
     if addresses.is_null() && count != 0 {
         return -abi::EINVAL;
     }
-    let answers = match Answers::of(numbers, flags, context) {
-        Ok(answers) => answers,
+    let results = match Results::of(numbers, flags, context) {
+        Ok(results) => results,
         Err(error) => return error,
     };
     let (mut inserted, mut at) = (0, addresses);
     for n in 0..count {
-        // SAFETY: as above: so many addresses, in the domain's format, and answers.
+        // SAFETY: fi_av_insert(3): `count` addresses in the domain's format, and arrays of this
+        // length.
         unsafe {
-            let read = vector.core.format.read(at);
+            let read = args::address(vector.core.format, at);
             at = at.byte_add(read.as_ref().map_or_else(|| vector.skip(at), |(_, bytes)| *bytes));
             let target = read.map(|(target, _)| target);
-            inserted += usize::from(answers.insert(vector, n, target.as_ref()));
+            inserted += usize::from(results.insert(vector, n, target.as_ref()));
         }
     }
-    answers.result(inserted, count)
+    results.returned(inserted, count)
 }
 
 impl AddressVector {
-    /// Bytes of what is no address.
+    /// Returns the number of bytes of a malformed address.
     ///
     /// # Safety
-    /// It is of the domain's format, if of any.
+    /// `at` has a string or [`SIZE`] bytes, as the domain's format says.
     unsafe fn skip(&self, at: *const c_void) -> usize {
         match self.core.format {
             Format::Own => SIZE,
-            // SAFETY: as the caller says.
+            // SAFETY: a C string, by this function's contract.
             Format::String => unsafe { CStr::from_ptr(at.cast()) }.count_bytes() + 1,
         }
     }
 }
 
-/// The number of a new peer. Error: EADDRNOTAVAIL, if no endpoint can be there.
-fn add(vector: &AddressVector, target: &Target, name: Option<u64>) -> Result<u64, c_int> {
+/// Adds a peer, and returns its number. Error: EADDRNOTAVAIL, if no endpoint can be there.
+fn add(vector: &AddressVector, target: &Target, user_id: Option<u64>) -> Result<u64, c_int> {
     let here = vector.core.here;
     let mut state = vector.core.lock();
     let peers = state.vectors.get_mut(vector.number).ok_or(abi::EINVAL)?;
     let address = match target {
         Target::Endpoint(address) => address,
-        Target::Name(called) => return Ok(peers.add_named(here, *called, name)),
+        Target::Name(name) => return Ok(peers.add_named(here, *name, user_id)),
         Target::Unnamed => return Err(abi::EADDRNOTAVAIL),
     };
     match Peer::find(here, address) {
-        Ok(peer) => Ok(peers.add(peer, name)),
-        Err(Absence::Ended) => Ok(peers.add_ended(*address, name)),
+        Ok(peer) => Ok(peers.add(peer, user_id)),
+        Err(Absence::Ended) => Ok(peers.add_ended(*address, user_id)),
         Err(Absence::Elsewhere | Absence::Invalid) => {
             static SAID: Once = Once::new();
             SAID.call_once(|| {
-                log::say(abi::LOG_WARN, abi::LOG_AV, || {
+                log::write(abi::LOG_WARN, abi::LOG_AV, || {
                     "a peer cannot be reached: it is not in this space".to_owned()
                 });
             });
             Err(abi::EADDRNOTAVAIL)
         }
     }
-}
-
-/// A program's string, if there is one. Error: EINVAL.
-///
-/// # Safety
-/// It is null or a C string.
-unsafe fn text<'a>(at: *const c_char) -> Result<Option<&'a str>, c_int> {
-    if at.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: as the caller says.
-    unsafe { CStr::from_ptr(at) }.to_str().map(Some).map_err(|_| -abi::EINVAL)
 }
 
 unsafe extern "C" fn insert_service(
@@ -227,11 +219,11 @@ unsafe extern "C" fn insert_service(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: as the caller of libfabric says.
+    // SAFETY: fi_av_insertsvc(3) has the arguments of fi_av_insertsym(3), for one address.
     unsafe { insert_services(vector, node, 1, service, 1, number, flags, context) }
 }
 
-/// The `n`th of names that count up: `node7` is followed by `node8`.
+/// Returns the `n`th of consecutive names: `node8` comes after `node7`.
 fn counted(name: &str, n: usize) -> Option<String> {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (stem, number) = name.split_at(name.len() - digits);
@@ -255,19 +247,19 @@ unsafe extern "C" fn insert_services(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: as the caller of libfabric says.
+    // SAFETY: fi_av_insertsym(3): an open address vector of this provider, and C strings or NULL.
     let (vector, node, service) = unsafe { (of(vector), text(node), text(service)) };
     let (node, service) = match (node, service) {
         (Ok(node), Ok(service)) if node.is_some() || service.is_some() => (node, service),
         _ => return -abi::EINVAL,
     };
-    let answers = match Answers::of(numbers, flags, context) {
-        Ok(answers) => answers,
+    let results = match Results::of(numbers, flags, context) {
+        Ok(results) => results,
         Err(error) => return error,
     };
     let mut inserted = 0;
     for n in 0..nodes * services {
-        // All services of a node follow each other.
+        // The services of a node are consecutive.
         let (node, service) = (
             node.map(|node| counted(node, n / services)),
             service.map(|service| counted(service, n % services)),
@@ -280,10 +272,10 @@ unsafe extern "C" fn insert_services(
                 resolve::resolve(node.as_deref(), service.as_deref(), numeric).ok()
             }
         };
-        // SAFETY: as above: so many answers.
-        inserted += usize::from(unsafe { answers.insert(vector, n, target.as_ref()) });
+        // SAFETY: fi_av_insertsym(3): arrays for `nodes * services` results.
+        inserted += usize::from(unsafe { results.insert(vector, n, target.as_ref()) });
     }
-    answers.result(inserted, nodes * services)
+    results.returned(inserted, nodes * services)
 }
 
 unsafe extern "C" fn remove(
@@ -292,7 +284,7 @@ unsafe extern "C" fn remove(
     count: size_t,
     _flags: u64,
 ) -> c_int {
-    // SAFETY: as the caller of libfabric says.
+    // SAFETY: fi_av_remove(3): an open address vector of this provider.
     let vector = unsafe { of(vector) };
     if numbers.is_null() && count != 0 {
         return -abi::EINVAL;
@@ -300,7 +292,7 @@ unsafe extern "C" fn remove(
     let mut state = vector.core.lock();
     let Some(vector) = state.vectors.get_mut(vector.number) else { return -abi::EINVAL };
     for n in 0..count {
-        // SAFETY: as above: so many numbers.
+        // SAFETY: fi_av_remove(3): an array of `count` numbers.
         let number = unsafe { numbers.add(n).read() } as usize;
         if vector.remove(number).is_none() {
             return -abi::EINVAL;
@@ -315,7 +307,7 @@ unsafe extern "C" fn look_up(
     address: *mut c_void,
     length: *mut size_t,
 ) -> c_int {
-    // SAFETY: as the caller of libfabric says.
+    // SAFETY: fi_av_lookup(3): an open address vector of this provider.
     let vector = unsafe { of(vector) };
     let state = vector.core.lock();
     let peers = state.vectors.get(vector.number);
@@ -324,9 +316,9 @@ unsafe extern "C" fn look_up(
     if address.is_null() {
         return -abi::EINVAL;
     }
-    // SAFETY: as above: as much room as the length says, which we set.
+    // SAFETY: fi_av_lookup(3): `address` has `*length` bytes, and `length` may be written.
     match unsafe { copy_out(&target.written(vector.core.format), address, length) } {
-        // The length says what does not fit.
+        // The caller compares the length with its room.
         Ok(()) | Err(abi::ETOOSMALL) => 0,
         Err(error) => -error,
     }
@@ -341,14 +333,14 @@ unsafe extern "C" fn to_string(
     if buffer.is_null() || length.is_null() {
         return ptr::null();
     }
-    // SAFETY: as the caller of libfabric says.
-    let target = unsafe { of(vector).core.format.read(address) };
+    // SAFETY: fi_av_straddr(3): an open address vector of this provider, and an address.
+    let target = unsafe { args::address(of(vector).core.format, address) };
     let text = match target {
         Some((target, _)) => target.text(),
-        None => "no address of nagaya's".to_owned(),
+        None => "not an address of nagaya".to_owned(),
     };
     let bytes = [text.as_bytes(), &[0]].concat();
-    // SAFETY: as above: as much room as the length says, which we set.
+    // SAFETY: neither is NULL, and fi_av_straddr(3) gives `buffer` room for `*length` bytes.
     unsafe {
         let room = length.replace(bytes.len());
         if room > 0 {

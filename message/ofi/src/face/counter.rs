@@ -1,4 +1,4 @@
-//! Counters: how many operations are done, and how many have failed.
+//! Counters: the number of operations that have succeeded, and of those that have failed.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::face::domain_object::Domain;
 use crate::face::members::{Pollable, Reader};
 use crate::face::wait::WaitObject;
 
-/// libfabric's object.
+/// libfabric's object, with our part behind it.
 #[repr(C)]
 pub struct Counter {
     fid: abi::FidCntr,
-    /// The numbers, which endpoints share.
+    /// The numbers, which endpoints also have.
     pub counts: Arc<Counts>,
     pub core: Arc<Core>,
     seen: Arc<Seen>,
     wait: WaitObject,
 }
 
-/// The numbers that poll sets and wait sets have been told of.
+/// The numbers that poll sets and wait sets have seen.
 #[derive(Debug, Default)]
 struct Seen {
     by_poll_set: [AtomicU64; 2],
@@ -59,7 +59,7 @@ impl Counter {
         has_changed
     }
 
-    /// The program has set a number, which is no news for it.
+    /// Notes numbers that the program has set: they are no news.
     fn note_all(&self) {
         self.seen.note(Reader::PollSet, &self.counts);
         self.seen.note(Reader::WaitSet, &self.counts);
@@ -71,7 +71,7 @@ impl Counter {
 }
 
 impl Pollable for Counter {
-    /// Returns true if a number has changed since `reader` was last told, or since the program has
+    /// Returns true if a number has changed since `reader` has seen it, or since the program has
     /// set it.
     fn poll(&self, reader: Reader) -> bool {
         self.core.progress_all();
@@ -80,8 +80,8 @@ impl Pollable for Counter {
 
     fn try_wait(&self) -> bool {
         self.wait.arm();
-        self.core.bell.ring();
-        self.core.tend();
+        self.core.doorbell.ring();
+        self.core.check_peers();
         !self.core.news.any() && !self.has_changed(Reader::WaitSet)
     }
 
@@ -90,8 +90,8 @@ impl Pollable for Counter {
     }
 }
 
-/// Returns what tells without the lock whether a counter is worth a look: it has changed, or may
-/// change by messages that are there.
+/// Returns a function that returns true, without the lock, if a counter may have news: it has
+/// changed, or arrived messages may change it.
 fn watched(
     core: &Arc<Core>,
     counts: &Arc<Counts>,
@@ -121,7 +121,8 @@ pub unsafe extern "C" fn open(
     counter: *mut *mut abi::FidCntr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's, if there is one, and an open domain of ours.
+    // SAFETY: fi_cntr_open(3): an open domain of this provider, and attributes of the caller or
+    // NULL.
     let (domain, attr) = unsafe { (&*domain.cast::<Domain>(), attr.as_ref()) };
     if attr.is_some_and(|attr| attr.flags & abi::peer::PEER != 0) {
         return -abi::EINVAL;
@@ -129,7 +130,8 @@ pub unsafe extern "C" fn open(
     let (object, set) = attr
         .map_or((abi::WAIT_UNSPEC, std::ptr::null_mut()), |attr| (attr.wait_obj, attr.wait_set));
     let (core, counts, seen) = (domain.core.clone(), Arc::default(), Arc::default());
-    // SAFETY: the caller's wait set, if the attributes say that there is one.
+    // SAFETY: fi_cntr_open(3): an open wait set of this provider, if the attributes say
+    // FI_WAIT_SET.
     let wait =
         unsafe { WaitObject::new(object, set.cast(), &core, watched(&core, &counts, &seen)) };
     let wait = match wait {
@@ -140,29 +142,31 @@ pub unsafe extern "C" fn open(
     let fid = abi::FidCntr { fid, ops: &OPS };
     let made = Counter { fid, counts, core, seen, wait };
     let made = Box::into_raw(Box::new(made)).cast::<abi::FidCntr>();
-    // SAFETY: just made; its fid is its first member. `close` takes it out.
+    // SAFETY: the counter was just made, and its fid is its first field. `close` calls `leave`.
     unsafe { of(made).wait.enter(made.cast(), of(made)) };
-    // SAFETY: the caller waits for it there.
+    // SAFETY: fi_cntr_open(3) lets us write the counter there.
     unsafe { counter.write(made) };
     0
 }
 
+/// Returns our object.
+///
 /// # Safety
-/// A counter of ours.
+/// `counter` is an open counter of this provider.
 pub unsafe fn of<'a>(counter: *mut abi::FidCntr) -> &'a Counter {
-    // SAFETY: its fid is its first member.
+    // SAFETY: `open` has made a `Counter`, whose fid is its first field.
     unsafe { &*counter.cast::<Counter>() }
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` has made the counter with `Box::into_raw`, and fi_close(3) is called once.
     let counter = unsafe { Box::from_raw(fid.cast::<Counter>()) };
     counter.wait.leave(fid);
     0
 }
 
 unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut c_void) -> c_int {
-    // SAFETY: an open counter of ours, and the caller's place for the result.
+    // SAFETY: fi_control(3): an open counter of this provider, and a place for the result.
     unsafe {
         let counter = of(fid.cast());
         counter.wait.control(command, argument, &counter.core, counter.watched())
@@ -170,19 +174,19 @@ unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut 
 }
 
 unsafe extern "C" fn read(counter: *mut abi::FidCntr) -> u64 {
-    // SAFETY: libfabric's caller passes a counter.
+    // SAFETY: fi_cntr_read(3): an open counter of this provider.
     let counter = unsafe { of(counter) };
     counter.core.progress_all();
     counter.counts.done.load(Acquire)
 }
 
 unsafe extern "C" fn readerr(counter: *mut abi::FidCntr) -> u64 {
-    // SAFETY: as above.
+    // SAFETY: fi_cntr_readerr(3): an open counter of this provider.
     unsafe { of(counter) }.counts.failed.load(Acquire)
 }
 
 unsafe extern "C" fn add(counter: *mut abi::FidCntr, value: u64) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: fi_cntr_add(3): an open counter of this provider.
     let counter = unsafe { of(counter) };
     counter.counts.done.fetch_add(value, AcqRel);
     counter.note_all();
@@ -190,7 +194,7 @@ unsafe extern "C" fn add(counter: *mut abi::FidCntr, value: u64) -> c_int {
 }
 
 unsafe extern "C" fn set(counter: *mut abi::FidCntr, value: u64) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: fi_cntr_set(3): an open counter of this provider.
     let counter = unsafe { of(counter) };
     counter.counts.done.store(value, Release);
     counter.note_all();
@@ -198,7 +202,7 @@ unsafe extern "C" fn set(counter: *mut abi::FidCntr, value: u64) -> c_int {
 }
 
 unsafe extern "C" fn adderr(counter: *mut abi::FidCntr, value: u64) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: fi_cntr_adderr(3): an open counter of this provider.
     let counter = unsafe { of(counter) };
     counter.counts.failed.fetch_add(value, AcqRel);
     counter.note_all();
@@ -206,7 +210,7 @@ unsafe extern "C" fn adderr(counter: *mut abi::FidCntr, value: u64) -> c_int {
 }
 
 unsafe extern "C" fn seterr(counter: *mut abi::FidCntr, value: u64) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: fi_cntr_seterr(3): an open counter of this provider.
     let counter = unsafe { of(counter) };
     counter.counts.failed.store(value, Release);
     counter.note_all();
@@ -214,7 +218,7 @@ unsafe extern "C" fn seterr(counter: *mut abi::FidCntr, value: u64) -> c_int {
 }
 
 unsafe extern "C" fn wait(counter: *mut abi::FidCntr, threshold: u64, timeout: c_int) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: fi_cntr_wait(3): an open counter of this provider.
     let counter = unsafe { of(counter) };
     let until = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
     let failed = counter.counts.failed.load(Acquire);

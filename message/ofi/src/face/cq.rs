@@ -1,4 +1,4 @@
-//! Completion queues: what has been done is read here, and to read makes progress.
+//! Completion queues: programs read completions here, and each read makes progress.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
@@ -14,37 +14,37 @@ use crate::abi;
 use crate::abi::peer::PEER;
 use crate::engine::completion::Completion;
 use crate::engine::owner::CompletionOwner;
-use crate::engine::state::{Core, News, Queue, State};
+use crate::engine::port::News;
+use crate::engine::state::{Core, Queue, State};
 use crate::face::cq_entry::entry;
 use crate::face::domain_object::Domain;
 use crate::face::members::{Pollable, Reader};
 use crate::face::peer;
 use crate::face::wait::WaitObject;
 
-/// libfabric's object.
+/// libfabric's object, with our part behind it.
 #[repr(C)]
 pub struct CompletionQueue {
     fid: abi::FidCq,
     pub core: Arc<Core>,
-    /// Its number among the domain's.
+    /// The number in the domain.
     pub number: usize,
     news: Arc<News>,
-    /// Bytes of an entry, which is the beginning of the largest.
+    /// Number of bytes of an entry. Each format is the beginning of the longest one.
     entry: usize,
     wait: WaitObject,
-    /// Looks in vain, one after the other.
+    /// Number of successive polls without a completion.
     idle: AtomicU32,
     signalled: AtomicBool,
 }
 
-/// So many looks in vain, and we let others have the processor, where there are more tasks than
-/// processors.
-const YIELD_EACH: u32 = 256;
-/// The same, where there are not: two may still have to share one. Seldom: whoever else would
-/// like to run may then do so for a millisecond.
-const YIELD_ALONE_EACH: u32 = 1 << 20;
-/// So many, and we look after the dead.
-const TEND_EACH: u32 = 1 << 16;
+/// Number of polls without a completion before a yield, with more tasks than processors.
+const YIELD_POLLS: u32 = 256;
+/// The same with enough processors. Two tasks may still share one. It is large, because a yield may
+/// cost a millisecond.
+const YIELD_ALONE_POLLS: u32 = 1 << 20;
+/// Number of polls without a completion before a check for dead peers.
+const CHECK_POLLS: u32 = 1 << 16;
 
 static FID: abi::OpsFid = abi::OpsFid::of(close, None, Some(control));
 
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn open(
     queue: *mut *mut abi::FidCq,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's, and an open domain of ours.
+    // SAFETY: fi_cq_open(3): an open domain of this provider, and attributes of the caller or NULL.
     let (domain, attr) = unsafe { (&*domain.cast::<Domain>(), attr.as_ref()) };
     let Some(attr) = attr else { return -abi::EINVAL };
     let entry = match attr.format {
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn open(
     };
     let owner = match attr.flags & PEER {
         0 => None,
-        // SAFETY: with this flag an owner passes its queue as the context.
+        // SAFETY: with FI_PEER, the context is the owner's (fi_peer(3)).
         _ => match unsafe { peer::Queue::import(context) } {
             Ok(owner) => Some(Box::new(owner) as Box<dyn CompletionOwner>),
             Err(error) => return error,
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn open(
     let news = made.news.clone();
     let core = domain.core.clone();
     let has_news = watched(&news);
-    // SAFETY: the caller's wait set, if the attributes say that there is one.
+    // SAFETY: fi_cq_open(3): an open wait set of this provider, if the attributes say FI_WAIT_SET.
     let wait =
         match unsafe { WaitObject::new(attr.wait_obj, attr.wait_set.cast(), &core, has_news) } {
             Ok(wait) => wait,
@@ -109,22 +109,24 @@ pub unsafe extern "C" fn open(
         signalled: AtomicBool::new(false),
     };
     let made = Box::into_raw(Box::new(made)).cast::<abi::FidCq>();
-    // SAFETY: just made; its fid is its first member. `close` takes it out.
+    // SAFETY: the queue was just made, and its fid is its first field. `close` calls `leave`.
     unsafe { of(made).wait.enter(made.cast(), of(made)) };
-    // SAFETY: the caller waits for it there.
+    // SAFETY: fi_cq_open(3) lets us write the queue there.
     unsafe { queue.write(made) };
     0
 }
 
+/// Returns our object.
+///
 /// # Safety
-/// An open queue of ours.
+/// `queue` is an open completion queue of this provider.
 pub unsafe fn of<'a>(queue: *mut abi::FidCq) -> &'a CompletionQueue {
-    // SAFETY: its fid is its first member.
+    // SAFETY: `open` has made a `CompletionQueue`, whose fid is its first field.
     unsafe { &*queue.cast::<CompletionQueue>() }
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: an open queue of ours.
+    // SAFETY: fi_close(3): an open completion queue of this provider.
     let queue = unsafe { of(fid.cast()) };
     let mut state = queue.core.lock();
     if state.queues.get(queue.number).is_some_and(|queue| !queue.endpoints.is_empty()) {
@@ -133,20 +135,19 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     state.queues.remove(queue.number);
     drop(state);
     queue.wait.leave(fid);
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` has made the queue with `Box::into_raw`, and fi_close(3) is called once.
     drop(unsafe { Box::from_raw(fid.cast::<CompletionQueue>()) });
     0
 }
 
-/// Writes as much of an entry as the queue's format has: smaller ones are beginnings of the
-/// largest.
+/// Writes as much of an entry as the queue's format has.
 ///
 /// # Safety
-/// There is room for `bytes` at `to`, which is aligned for words.
+/// `to` has room for `bytes` bytes, and is aligned for words.
 #[inline]
 unsafe fn write(done: &Completion, to: *mut abi::CqTaggedEntry, bytes: usize) {
-    // Word by word: what has just been written so cannot be read in larger pieces at once.
-    // SAFETY: as the caller says.
+    // The compiler would merge writes that the program reads word by word, which stalls the reads.
+    // SAFETY: this function's contract. Each field lies within `bytes` bytes.
     unsafe {
         (&raw mut (*to).op_context).write(done.context as *mut c_void);
         if bytes > mem::offset_of!(abi::CqTaggedEntry, flags) {
@@ -163,18 +164,17 @@ unsafe fn write(done: &Completion, to: *mut abi::CqTaggedEntry, bytes: usize) {
     }
 }
 
-/// Who has sent it, as the vector calls him.
+/// Returns the sender's address in its vector.
 fn sender(state: &State, done: &Completion) -> u64 {
-    let find = |(source, vector)| state.vectors.get(vector)?.name(source);
+    let find = |(source, vector)| state.vectors.get(vector)?.fi_addr(source);
     done.source.and_then(find).unwrap_or(abi::ADDR_UNSPEC)
 }
 
 impl CompletionQueue {
-    /// Reads up to `count` entries; makes progress.
+    /// Makes progress, and reads up to `count` entries.
     ///
     /// # Safety
-    /// There is room for so many at `to`, and for as many numbers at `sources`, if that is not
-    /// NULL.
+    /// `to` has room for `count` entries. `sources` is NULL or has room for `count` addresses.
     #[inline]
     unsafe fn read(&self, to: *mut c_void, count: usize, sources: *mut u64) -> ssize_t {
         if !self.news.any() {
@@ -189,7 +189,7 @@ impl CompletionQueue {
                 let number = state.queues.get(self.number).map_or(0, |queue| queue.endpoints[n]);
                 state.progress(core.here, number);
             }
-            // SAFETY: as the caller says.
+            // SAFETY: this function's contract.
             let read = unsafe { self.take(&mut state, to, count, sources) };
             let work = (0..endpoints).find_map(|n| {
                 let number = state.queues.get(self.number)?.endpoints[n];
@@ -198,12 +198,12 @@ impl CompletionQueue {
             let is_broken = read == 0 && core.is_broken();
             drop(state);
             if read != 0 {
-                // Others wait for it, and the program may not look again soon.
+                // The receiver waits for this copy, and the program may not poll again soon.
                 if let Some(work) = work {
                     work.run(core);
                 }
-                // What has come may be for another thread.
-                core.ring();
+                // The completion may be for another thread.
+                core.wake();
                 return read;
             }
             if is_broken {
@@ -214,7 +214,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes entries that are there.
+    /// Takes entries that are in the queue.
     ///
     /// # Safety
     /// As for `read`.
@@ -237,7 +237,7 @@ impl CompletionQueue {
             }
             let Some(done) = queue.entries.pop_front() else { break };
             queue.news.entries.store(queue.entries.len(), Relaxed);
-            // SAFETY: as the caller says.
+            // SAFETY: this function's contract, and `read` is less than `count`.
             unsafe {
                 write(&done, to.cast::<u8>().add(read * self.entry).cast(), self.entry);
                 if !sources.is_null() {
@@ -249,29 +249,28 @@ impl CompletionQueue {
         read as ssize_t
     }
 
-    /// A look in vain. Who looks again and again leaves the processor to others now and then:
-    /// there may be more tasks than processors.
+    /// Ends a poll without a completion. After many in a row it yields the processor.
     #[inline]
     fn nothing(&self) -> ssize_t {
         let idle = self.idle.load(Relaxed).wrapping_add(1);
         self.idle.store(idle, Relaxed);
-        if idle.is_multiple_of(YIELD_EACH) {
-            self.tired(idle);
+        if idle.is_multiple_of(YIELD_POLLS) {
+            self.relax(idle);
         }
         -(abi::EAGAIN as ssize_t)
     }
 
     #[cold]
-    fn tired(&self, idle: u32) {
-        if idle.is_multiple_of(TEND_EACH) {
-            self.core.tend();
+    fn relax(&self, idle: u32) {
+        if idle.is_multiple_of(CHECK_POLLS) {
+            self.core.check_peers();
         }
-        if idle.is_multiple_of(YIELD_ALONE_EACH) || self.core.here.is_crowded() {
+        if idle.is_multiple_of(YIELD_ALONE_POLLS) || self.core.here.is_crowded() {
             rustix::thread::sched_yield();
         }
     }
 
-    /// The same, and waits for the first entry.
+    /// Waits for the first entry, and reads up to `count` entries.
     ///
     /// # Safety
     /// As for `read`.
@@ -288,7 +287,7 @@ impl CompletionQueue {
             if self.signalled.swap(false, Acquire) {
                 return Some(-(abi::EAGAIN as ssize_t));
             }
-            // SAFETY: as the caller says.
+            // SAFETY: this function's contract.
             let read = unsafe { self.read(to, count, sources) };
             (read != -(abi::EAGAIN as ssize_t)).then_some(read)
         });
@@ -298,15 +297,15 @@ impl CompletionQueue {
 
 impl Pollable for CompletionQueue {
     fn poll(&self, _: Reader) -> bool {
-        // SAFETY: no entry is read.
+        // SAFETY: with a count of 0, no entry is written.
         let broken = unsafe { self.read(ptr::null_mut(), 0, ptr::null_mut()) };
         self.news.entries.load(Relaxed) != 0 || broken == -(abi::EIO as ssize_t)
     }
 
     fn try_wait(&self) -> bool {
         self.wait.arm();
-        self.core.bell.ring();
-        self.core.tend();
+        self.core.doorbell.ring();
+        self.core.check_peers();
         !self.news.any()
     }
 
@@ -315,14 +314,14 @@ impl Pollable for CompletionQueue {
     }
 }
 
-/// Returns what tells without the lock whether a queue is worth a look.
+/// Returns a function that returns true, without the lock, if a queue may have news.
 fn watched(news: &Arc<News>) -> impl Fn() -> bool + Send + 'static {
     let news = news.clone();
     move || news.any()
 }
 
 unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut c_void) -> c_int {
-    // SAFETY: an open queue of ours, and the caller's place for the result.
+    // SAFETY: fi_control(3): an open completion queue of this provider, and a place for the result.
     unsafe {
         let queue = of(fid.cast());
         queue.wait.control(command, argument, &queue.core, watched(&queue.news))
@@ -330,7 +329,7 @@ unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut 
 }
 
 unsafe extern "C" fn read(queue: *mut abi::FidCq, to: *mut c_void, count: size_t) -> ssize_t {
-    // SAFETY: libfabric's caller keeps to fi_cq_read(3).
+    // SAFETY: fi_cq_read(3): an open queue, and room for `count` entries of its format.
     unsafe { of(queue).read(to, count, ptr::null_mut()) }
 }
 
@@ -340,7 +339,7 @@ unsafe extern "C" fn readfrom(
     count: size_t,
     sources: *mut u64,
 ) -> ssize_t {
-    // SAFETY: as above.
+    // SAFETY: fi_cq_readfrom(3): an open queue, and room for `count` entries and addresses.
     unsafe { of(queue).read(to, count, sources) }
 }
 
@@ -351,7 +350,7 @@ unsafe extern "C" fn sread(
     _: *const c_void,
     timeout: c_int,
 ) -> ssize_t {
-    // SAFETY: as above.
+    // SAFETY: fi_cq_sread(3): an open queue, and room for `count` entries of its format.
     unsafe { of(queue).wait(to, count, ptr::null_mut(), timeout) }
 }
 
@@ -363,7 +362,7 @@ unsafe extern "C" fn sreadfrom(
     _: *const c_void,
     timeout: c_int,
 ) -> ssize_t {
-    // SAFETY: as above.
+    // SAFETY: fi_cq_sreadfrom(3): an open queue, and room for `count` entries and addresses.
     unsafe { of(queue).wait(to, count, sources, timeout) }
 }
 
@@ -372,7 +371,7 @@ unsafe extern "C" fn readerr(
     to: *mut abi::CqErrEntry,
     _flags: u64,
 ) -> ssize_t {
-    // SAFETY: as above.
+    // SAFETY: fi_cq_readerr(3): an open completion queue of this provider.
     let queue = unsafe { of(queue) };
     let mut state = queue.core.lock();
     let Some(queue) = state.queues.get_mut(queue.number) else { return -(abi::EAGAIN as ssize_t) };
@@ -382,7 +381,8 @@ unsafe extern "C" fn readerr(
     queue.entries.pop_front();
     queue.news.entries.store(queue.entries.len(), Relaxed);
     let all = entry(&done);
-    // SAFETY: as above. What callers before 1.5 do not have, they have not given a size for.
+    // SAFETY: fi_cq_readerr(3): room for an entry. Programs for versions before 1.5 have no
+    // `err_data_size`, but room for it, since libfabric calls with the newest structure.
     unsafe {
         let to = &mut *to;
         (to.op_context, to.flags, to.len) = (all.op_context, all.flags, all.len);
@@ -394,11 +394,11 @@ unsafe extern "C" fn readerr(
 }
 
 unsafe extern "C" fn signal(queue: *mut abi::FidCq) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: fi_cq_signal(3): an open completion queue of this provider.
     let queue = unsafe { of(queue) };
     queue.signalled.store(true, Release);
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-    queue.core.bell.ring();
+    queue.core.doorbell.ring();
     0
 }
 
@@ -411,7 +411,7 @@ unsafe extern "C" fn strerror(
 ) -> *const c_char {
     match error {
         abi::ETRUNC => c"the message is longer than the buffer".as_ptr(),
-        // SAFETY: libc knows all numbers.
+        // SAFETY: strerror(3) accepts all numbers.
         _ => unsafe { libc::strerror(error) },
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use crate::abi;
 use crate::engine::completion::Completion;
 
-/// An entry in the largest format.
+/// Returns a completion in that format.
 pub fn entry(done: &Completion) -> abi::CqTaggedEntry {
     abi::CqTaggedEntry {
         op_context: done.context as *mut c_void,

@@ -1,9 +1,9 @@
 //! Descriptors for programs that wait by poll(2).
 //!
-//! A descriptor is an eventfd(2). One thread for each queue or counter sleeps in the program's
-//! stead, and makes the descriptor readable when there is news. It does so once; fi_trywait(3)
-//! arms the descriptor again. The thread makes no progress itself, since the program may have
-//! promised that its threads take turns (FI_THREAD_DOMAIN).
+//! A descriptor is an eventfd(2). A thread for each queue or counter sleeps instead of the program,
+//! and makes the descriptor readable when there is news. It does so once; fi_trywait(3) arms the
+//! descriptor again. The thread makes no progress itself, since the program may have promised to
+//! call from one thread at a time (FI_THREAD_DOMAIN).
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -34,7 +34,7 @@ impl Drop for Watcher {
 }
 
 impl Descriptor {
-    /// Makes one, armed. `None`: the process has too many descriptors.
+    /// Makes an armed descriptor. Returns `None` if the process has too many descriptors.
     pub fn new() -> Option<Arc<Self>> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
         Some(Arc::new(Self { event, is_armed: AtomicBool::new(true) }))
@@ -45,8 +45,9 @@ impl Descriptor {
         self.event.as_raw_fd()
     }
 
-    /// Starts a thread that makes the descriptor readable if `has_news` returns true, which it
-    /// asks whenever the doorbell of `domain` rings. `None`: no thread can be started.
+    /// Starts a thread that makes the descriptor readable when `has_news` returns true. The thread
+    /// calls `has_news` whenever the doorbell of `domain` rings. Returns `None` if no thread can be
+    /// started.
     pub fn watch<Domain: Send + Sync + 'static>(
         self: &Arc<Self>,
         domain: &Arc<Domain>,
@@ -72,8 +73,8 @@ impl Descriptor {
         thread.spawn(watch).ok().map(|_| watcher)
     }
 
-    /// Makes it unreadable until there is news. The caller rings the doorbells of the threads
-    /// that watch, and looks for news itself afterwards.
+    /// Makes it unreadable until there is news. Afterwards the caller rings the doorbells of the
+    /// threads that watch, and checks for news itself.
     pub fn arm(&self) {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.event, &mut count);

@@ -1,4 +1,4 @@
-//! Domains: what endpoints, queues and vectors belong to.
+//! Domains: endpoints, queues, counters and address vectors belong to one.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -44,31 +44,31 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     let Some(here) = here() else { return -abi::ENODATA };
-    // SAFETY: an answer of fi_getinfo, whose parts may be missing.
+    // SAFETY: fi_domain(3): NULL, or an answer of fi_getinfo(3), whose parts may be NULL.
     let attr = unsafe { info.as_ref().and_then(|info| info.domain_attr.as_ref()) };
-    let in_turns = attr.is_some_and(|attr| attr.threading == abi::THREAD_DOMAIN);
-    // SAFETY: as above.
+    let is_serialized = attr.is_some_and(|attr| attr.threading == abi::THREAD_DOMAIN);
+    // SAFETY: fi_domain(3): NULL, or an answer of fi_getinfo(3).
     let format = unsafe { info.as_ref() }.map_or(0, |info| info.addr_format);
     let Some(format) = Format::of(format) else { return -abi::EINVAL };
-    let Some(core) = Core::new(here, in_turns, format) else { return -abi::ENOMEM };
+    let Some(core) = Core::new(here, is_serialized, format) else { return -abi::ENOMEM };
     let basic = attr.is_some_and(|attr| attr.mr_mode == abi::MR_BASIC as c_int);
     let fid = abi::Fid { fclass: abi::CLASS_DOMAIN as size_t, context, ops: &FID };
     let fid = abi::FidDomain { fid, ops: &OPS, mr: &mr::OPS };
     let made = Domain { fid, core: Arc::new(core), basic, keys: AtomicU64::new(1) };
-    // SAFETY: the caller waits for it there.
+    // SAFETY: fi_domain(3) lets us write the domain there.
     unsafe { domain.write(Box::into_raw(Box::new(made)).cast()) };
     0
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: a domain of ours.
+    // SAFETY: fi_close(3): an open domain of this provider, whose fid is its first field.
     let core = &unsafe { &*fid.cast::<Domain>() }.core;
     if !core.lock().endpoints.is_empty() {
         return -abi::EBUSY;
     }
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` has made the domain with `Box::into_raw`, and fi_close(3) is called once.
     let domain = unsafe { Box::from_raw(fid.cast::<Domain>()) };
-    // Others may be about to ring its bell.
+    // Peers may be about to ring its doorbell or to look up a key, so it is leaked.
     std::mem::forget(domain.core.clone());
     0
 }

@@ -10,19 +10,19 @@ use crate::engine::state::Core;
 /// A domain.
 #[repr(C)]
 pub struct Domain {
-    /// libfabric's part.
+    /// libfabric's part of it.
     pub fid: abi::FidDomain,
-    /// All else, which its endpoints and queues share.
+    /// All else. Endpoints, queues and counters share it.
     pub core: Arc<Core>,
-    /// Keys of memory are ours to choose, and addresses are those of the memory (FI_MR_BASIC);
-    /// otherwise keys are the program's, and addresses begin at 0.
+    /// The provider chooses keys, and peers name addresses (FI_MR_BASIC). Otherwise the program
+    /// chooses keys, and peers name offsets.
     pub basic: bool,
-    /// The next number of [`next_key`](Self::next_key).
+    /// The next result of [`next_key`](Self::next_key).
     pub keys: AtomicU64,
 }
 
 impl Domain {
-    /// A number that no other call gets; not 0.
+    /// Returns a number that no other call returns; not 0.
     pub fn next_key(&self) -> u64 {
         self.keys.fetch_add(1, Relaxed)
     }

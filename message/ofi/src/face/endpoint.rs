@@ -1,4 +1,4 @@
-//! Endpoints: what messages and remote memory operations go by.
+//! Endpoints: they send and receive messages, and access remote memory.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use libc::{size_t, ssize_t};
 
 use crate::abi;
-use crate::engine::address::{Address, Target, copy_out};
+use crate::engine::address::{Address, Target};
 use crate::engine::completion::Completion;
 use crate::engine::log;
 use crate::engine::port::Port;
 use crate::engine::registry::{self, Refusal};
 use crate::engine::space::Here;
-use crate::engine::state::{Endpoint, Outlet, State};
+use crate::engine::state::{Binding, Endpoint, State};
+use crate::face::args::{self, copy_out};
 use crate::face::atomic;
 use crate::face::av::AddressVector;
 use crate::face::counter::Counter;
@@ -25,10 +26,10 @@ use crate::face::message;
 use crate::face::peer::SharedReceive;
 use crate::face::rma;
 use crate::protocol::matching::Matching;
-use crate::protocol::place::Place;
 use crate::protocol::slab::Slab;
+use crate::protocol::slot_use::SlotUse;
 
-/// What a receive of several messages has left at least, unless the program says otherwise.
+/// Default of FI_OPT_MIN_MULTI_RECV, in bytes.
 const MIN_MULTIPLE: u64 = 64;
 
 static FID: abi::OpsFid = abi::OpsFid::of(close, Some(bind), Some(control));
@@ -65,18 +66,19 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     static NUMBERS: AtomicU32 = AtomicU32::new(1);
-    // SAFETY: an open domain of ours.
+    // SAFETY: fi_endpoint(3): an open domain of this provider, whose fid is its first field.
     let core = unsafe { &*domain.cast::<Domain>() }.core.clone();
-    // SAFETY: an answer of fi_getinfo, or one that a program has changed.
-    let asked = unsafe { info.as_ref().and_then(|info| core.format.read(info.src_addr)) };
+    // SAFETY: fi_endpoint(3): NULL, or an answer of fi_getinfo(3) that the program may have
+    // changed. Its source address is NULL or an address in the domain's format.
+    let asked = unsafe { info.as_ref().and_then(|info| args::address(core.format, info.src_addr)) };
     let name = match asked {
         Some((Target::Name(name), _)) => Some(name),
         _ => None,
     };
-    // Which of our endpoints it is: some time after so many the number comes again.
+    // The source number contains a 16-bit count of this task's endpoints, which wraps around.
     let source = core.here.us.id << 16 | NUMBERS.fetch_add(1, Relaxed) & 0xffff;
-    let Some(port) = Port::open(source, &core.bell, &core.regions) else { return -abi::ENOMEM };
-    // SAFETY: an answer of fi_getinfo, whose parts may be missing.
+    let Some(port) = Port::open(source, &core.doorbell, &core.regions) else { return -abi::ENOMEM };
+    // SAFETY: fi_endpoint(3): NULL, or an answer of fi_getinfo(3), whose parts may be NULL.
     let (caps, send_flags, receive_flags) = unsafe {
         let info = info.as_ref();
         (
@@ -89,15 +91,15 @@ pub unsafe extern "C" fn open(
         port,
         source,
         vector: None,
-        send: Outlet::default(),
-        receive: Outlet::default(),
-        read: Outlet::default(),
-        write: Outlet::default(),
+        send: Binding::default(),
+        receive: Binding::default(),
+        read: Binding::default(),
+        write: Binding::default(),
         plain: Matching::default(),
         tagged: Matching::default(),
-        kept: 0,
-        sent: Slab::default(),
-        placing: Slab::default(),
+        unexpected_bytes: 0,
+        pending: Slab::default(),
+        claimed_sends: Slab::default(),
         records: Vec::new(),
         transfers: VecDeque::new(),
         unfinished: Vec::new(),
@@ -130,20 +132,20 @@ pub unsafe extern "C" fn open(
         collective: std::ptr::null(),
     };
     let made = EndpointObject { fid, core, number };
-    // SAFETY: the caller waits for it there.
+    // SAFETY: fi_endpoint(3) lets us write the endpoint there.
     unsafe { endpoint.write(Box::into_raw(Box::new(made)).cast()) };
     0
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` has made the endpoint with `Box::into_raw`, and fi_close(3) is called once.
     let object = unsafe { Box::from_raw(fid.cast::<EndpointObject>()) };
     let mut state = object.core.lock();
     while state.endpoints.get_mut(object.number).is_some_and(|endpoint| !endpoint.withdraw()) {
-        // Somebody writes into the program's memory.
+        // Peers write into the program's buffers.
         drop(state);
         object.core.progress_all();
-        object.core.tend();
+        object.core.check_peers();
         rustix::thread::sched_yield();
         state = object.core.lock();
     }
@@ -162,39 +164,39 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
         state.watch(number);
     }
     state.watch_all(&object.core.news);
-    // Whoever has word of our messages may still look at their records.
-    let Endpoint { port, sent, .. } = endpoint;
-    std::mem::forget(sent);
+    // Receivers that have a request to send may still read the records, so these are leaked.
+    let Endpoint { port, pending, .. } = endpoint;
+    std::mem::forget(pending);
     port.close();
     0
 }
 
 unsafe extern "C" fn bind(fid: *mut abi::Fid, other: *mut abi::Fid, flags: u64) -> c_int {
-    // SAFETY: an open endpoint of ours, and another object of the same domain.
+    // SAFETY: fi_ep_bind(3): an open endpoint of this provider, and an open object of its domain.
     let (object, class) = unsafe { (of(fid.cast()), (*other).fclass as u32) };
     let mut state = object.core.lock();
     let State { endpoints, queues, .. } = &mut *state;
     let Some(endpoint) = endpoints.get_mut(object.number) else { return -abi::EINVAL };
     match class {
         abi::CLASS_AV => {
-            // SAFETY: it says that it is one.
+            // SAFETY: its class says that it is an address vector, and its domain is ours.
             endpoint.vector = Some(unsafe { &*other.cast::<AddressVector>() }.number);
         }
         abi::CLASS_CQ => {
-            // SAFETY: it says that it is one.
+            // SAFETY: its class says that it is a completion queue, and its domain is ours.
             let number = unsafe { &*other.cast::<CompletionQueue>() }.number;
             let selective = flags & abi::SELECTIVE_COMPLETION != 0;
-            let outlet = |outlet: &mut Outlet| {
-                outlet.queue = Some(number);
-                outlet.selective = selective;
+            let binding = |binding: &mut Binding| {
+                binding.queue = Some(number);
+                binding.selective = selective;
             };
             if flags & abi::SEND != 0 {
-                outlet(&mut endpoint.send);
-                outlet(&mut endpoint.read);
-                outlet(&mut endpoint.write);
+                binding(&mut endpoint.send);
+                binding(&mut endpoint.read);
+                binding(&mut endpoint.write);
             }
             if flags & abi::RECV != 0 {
-                outlet(&mut endpoint.receive);
+                binding(&mut endpoint.receive);
             }
             let Some(queue) = queues.get_mut(number) else { return -abi::EINVAL };
             if !queue.endpoints.contains(&object.number) {
@@ -203,7 +205,7 @@ unsafe extern "C" fn bind(fid: *mut abi::Fid, other: *mut abi::Fid, flags: u64) 
             state.watch(number);
         }
         abi::CLASS_CNTR => {
-            // SAFETY: it says that it is one.
+            // SAFETY: its class says that it is a counter, and its domain is ours.
             let counts = &unsafe { &*other.cast::<Counter>() }.counts;
             let places = [
                 (abi::SEND, &mut endpoint.send.counter),
@@ -223,7 +225,7 @@ unsafe extern "C" fn bind(fid: *mut abi::Fid, other: *mut abi::Fid, flags: u64) 
             }
         }
         abi::CLASS_SRX_CTX => {
-            // SAFETY: it says that it is one.
+            // SAFETY: its class says that it is a shared receive context, and its domain is ours.
             let shared = unsafe { &*other.cast::<SharedReceive>() };
             endpoint.owner = Some(Box::new(shared.of(&object.core, object.number)));
         }
@@ -234,7 +236,7 @@ unsafe extern "C" fn bind(fid: *mut abi::Fid, other: *mut abi::Fid, flags: u64) 
 }
 
 unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut c_void) -> c_int {
-    // SAFETY: an open endpoint of ours.
+    // SAFETY: fi_control(3): an open endpoint of this provider.
     let object = unsafe { of(fid.cast()) };
     let mut state = object.core.lock();
     let Some(endpoint) = state.endpoints.get_mut(object.number) else { return -abi::EINVAL };
@@ -246,13 +248,13 @@ unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut 
             if endpoint.enabled {
                 return 0;
             }
-            if let Err(error) = endpoint.take_name(object.core.here) {
+            if let Err(error) = endpoint.register_name(object.core.here) {
                 return -error;
             }
             (endpoint.enabled, endpoint.receives) = (true, endpoint.owner.is_none());
         }
         abi::GETOPSFLAG | abi::SETOPSFLAG => {
-            // SAFETY: the caller's flags.
+            // SAFETY: fi_control(3): the argument of these commands is a word of flags.
             let flags = unsafe { &mut *argument.cast::<u64>() };
             let place = match *flags & (abi::SEND | abi::RECV) {
                 abi::SEND => &mut endpoint.send_flags,
@@ -271,7 +273,7 @@ unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut 
 }
 
 unsafe extern "C" fn cancel(fid: *mut abi::Fid, context: *mut c_void) -> ssize_t {
-    // SAFETY: an open endpoint of ours.
+    // SAFETY: fi_cancel(3): an open endpoint of this provider.
     let object = unsafe { of(fid.cast()) };
     let mut state = object.core.lock();
     let State { endpoints, queues, .. } = &mut *state;
@@ -280,7 +282,7 @@ unsafe extern "C" fn cancel(fid: *mut abi::Fid, context: *mut c_void) -> ssize_t
     };
     let context = context as usize;
     let table = &endpoint.port.head().posted.table;
-    let withdraw = |place: Place| table.withdraw(place);
+    let withdraw = |slot_use: SlotUse| table.withdraw(slot_use);
     let (receive, flag) = match endpoint.tagged.cancel(context, withdraw) {
         Some(receive) => (receive, abi::TAGGED),
         None => match endpoint.plain.cancel(context, withdraw) {
@@ -306,14 +308,14 @@ unsafe extern "C" fn getopt(
     value: *mut c_void,
     length: *mut size_t,
 ) -> c_int {
-    // SAFETY: an open endpoint of ours.
+    // SAFETY: fi_getopt(3): an open endpoint of this provider.
     let object = unsafe { of(fid.cast()) };
     if (level as u32, name as u32) != (abi::OPT_ENDPOINT, abi::OPT_MIN_MULTI_RECV) {
         return -libc::ENOPROTOOPT;
     }
     let state = object.core.lock();
     let Some(endpoint) = state.endpoints.get(object.number) else { return -abi::EINVAL };
-    // SAFETY: the caller's value, of the length that it says.
+    // SAFETY: fi_getopt(3): `value` has room for `*length` bytes, which is enough for the value.
     unsafe {
         if *length < size_of::<size_t>() {
             return -abi::ETOOSMALL;
@@ -331,7 +333,7 @@ unsafe extern "C" fn setopt(
     value: *const c_void,
     length: size_t,
 ) -> c_int {
-    // SAFETY: an open endpoint of ours.
+    // SAFETY: fi_setopt(3): an open endpoint of this provider.
     let object = unsafe { of(fid.cast()) };
     if (level as u32, name as u32) != (abi::OPT_ENDPOINT, abi::OPT_MIN_MULTI_RECV) {
         return -libc::ENOPROTOOPT;
@@ -341,7 +343,7 @@ unsafe extern "C" fn setopt(
     }
     let mut state = object.core.lock();
     let Some(endpoint) = state.endpoints.get_mut(object.number) else { return -abi::EINVAL };
-    // SAFETY: the caller's value; 0 would be a receive that never ends.
+    // SAFETY: fi_setopt(3): a value of this length. With 0 a receive would never end.
     endpoint.min_multiple = unsafe { value.cast::<size_t>().read() }.max(1) as u64;
     0
 }
@@ -367,18 +369,18 @@ unsafe extern "C" fn no_receive_context(
 }
 
 unsafe extern "C" fn setname(fid: *mut abi::Fid, address: *mut c_void, _: size_t) -> c_int {
-    // SAFETY: an open endpoint of ours.
+    // SAFETY: fi_setname(3): an open endpoint of this provider.
     let object = unsafe { of(fid.cast()) };
     let mut state = object.core.lock();
     let Some(endpoint) = state.endpoints.get_mut(object.number) else { return -abi::EINVAL };
     if endpoint.enabled {
         return -abi::EBUSY;
     }
-    // SAFETY: as the caller of libfabric says.
-    endpoint.name = match unsafe { object.core.format.read(address) } {
+    // SAFETY: fi_setname(3): NULL, or an address in the domain's format.
+    endpoint.name = match unsafe { args::address(object.core.format, address) } {
         Some((Target::Name(name), _)) => Some(name),
         Some((Target::Unnamed, _)) => None,
-        // Where an endpoint is nobody can choose.
+        // A program cannot choose the location of an endpoint.
         Some((Target::Endpoint(_), _)) | None => return -abi::EINVAL,
     };
     endpoint.must_have_name = true;
@@ -386,16 +388,17 @@ unsafe extern "C" fn setname(fid: *mut abi::Fid, address: *mut c_void, _: size_t
 }
 
 impl Endpoint {
-    /// Gives it the name that it is to have. Error: EADDRINUSE, ENOMEM.
-    fn take_name(&mut self, here: &Here) -> Result<(), c_int> {
+    /// Registers the endpoint's name, if it has one. Error: EADDRINUSE, ENOMEM.
+    fn register_name(&mut self, here: &Here) -> Result<(), c_int> {
         let Some(name) = self.name else { return Ok(()) };
         match registry::add(here, &name, self.port.address(), self.source) {
             Ok(()) => self.is_named = true,
             Err(Refusal::Full) => return Err(abi::ENOMEM),
             Err(Refusal::Taken) if self.must_have_name => return Err(abi::EADDRINUSE),
-            // Programs that tell each other their addresses ask for one service, all of them.
+            // Programs that exchange addresses name the same service in all tasks, so this is no
+            // error.
             Err(Refusal::Taken) => {
-                log::say(abi::LOG_WARN, abi::LOG_EP_CTRL, || {
+                log::write(abi::LOG_WARN, abi::LOG_EP_CTRL, || {
                     format!("{}: another endpoint has this name; ours has none", name.text())
                 });
                 self.name = None;
@@ -410,7 +413,7 @@ unsafe extern "C" fn getname(
     address: *mut c_void,
     length: *mut size_t,
 ) -> c_int {
-    // SAFETY: an open endpoint of ours.
+    // SAFETY: fi_getname(3): an open endpoint of this provider.
     let object = unsafe { of(fid.cast()) };
     let state = object.core.lock();
     let Some(endpoint) = state.endpoints.get(object.number) else { return -abi::EINVAL };
@@ -419,10 +422,10 @@ unsafe extern "C" fn getname(
         Some(name) => Target::Name(name),
         None => {
             let (port, source) = (endpoint.port.address(), endpoint.source);
-            Target::Endpoint(Address { mark: here.mark, whom: here.us, port, source })
+            Target::Endpoint(Address { mark: here.mark, task: here.us, port, source })
         }
     };
-    // SAFETY: as much room as the length says, which we set.
+    // SAFETY: fi_getname(3): `address` has `*length` bytes, and `length` may be written.
     match unsafe { copy_out(&target.written(object.core.format), address, length) } {
         Ok(()) => 0,
         Err(error) => -error,

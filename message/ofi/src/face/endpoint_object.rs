@@ -8,17 +8,19 @@ use crate::engine::state::Core;
 /// An endpoint.
 #[repr(C)]
 pub struct EndpointObject {
-    /// libfabric's part.
+    /// libfabric's part of it.
     pub fid: abi::FidEp,
     pub core: Arc<Core>,
-    /// Its number among the domain's.
+    /// The number in the domain.
     pub number: usize,
 }
 
+/// Returns our object.
+///
 /// # Safety
-/// An open endpoint of ours.
+/// `endpoint` is an open endpoint of this provider.
 #[inline]
 pub unsafe fn of<'a>(endpoint: *mut abi::FidEp) -> &'a EndpointObject {
-    // SAFETY: its fid is its first member.
+    // SAFETY: `endpoint::open` has made an `EndpointObject`, whose fid is its first field.
     unsafe { &*endpoint.cast::<EndpointObject>() }
 }

@@ -1,4 +1,4 @@
-//! Event queues: endpoints without connections have no events, so they stay empty.
+//! Event queues. Endpoints without connections have no events, so the queues stay empty.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -27,13 +27,13 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     let fid = abi::Fid { fclass: abi::CLASS_EQ as size_t, context, ops: &FID };
-    // SAFETY: the caller waits for it there.
+    // SAFETY: fi_eq_open(3) lets us write the queue there.
     unsafe { queue.write(Box::into_raw(Box::new(abi::FidEq { fid, ops: &OPS }))) };
     0
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` has made the queue with `Box::into_raw`, and fi_close(3) is called once.
     drop(unsafe { Box::from_raw(fid.cast::<abi::FidEq>()) });
     0
 }
@@ -74,7 +74,7 @@ unsafe extern "C" fn sread(
     timeout: c_int,
     _: u64,
 ) -> ssize_t {
-    // Nothing will ever come: not even those who wait for ever hang.
+    // No event ever comes. A call without a time limit returns, too, instead of a hang.
     std::thread::sleep(Duration::from_millis(timeout.try_into().unwrap_or(100)));
     -(abi::EAGAIN as ssize_t)
 }
@@ -86,7 +86,7 @@ unsafe extern "C" fn strerror(
     _: *mut c_char,
     _: size_t,
 ) -> *const c_char {
-    // SAFETY: libc knows all numbers.
+    // SAFETY: strerror(3) accepts all numbers.
     let text = unsafe { libc::strerror(error) };
     if text.is_null() { ptr::null() } else { text }
 }

@@ -1,4 +1,4 @@
-//! The fabric: libfabric's name for the space.
+//! The fabric: libfabric's object for the space.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -31,9 +31,9 @@ unsafe extern "C" fn trywait(
     count: c_int,
 ) -> c_int {
     for n in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the caller's fids.
+        // SAFETY: fi_trywait(3): an array of `count` objects.
         let fid = unsafe { *fids.add(n) };
-        // SAFETY: an open object of ours, of the class that it names.
+        // SAFETY: fi_trywait(3): an open object of this provider, of the class that it names.
         let may_sleep = unsafe {
             match (*fid).fclass as u32 {
                 abi::CLASS_CQ => cq::of(fid.cast()).try_wait(),
@@ -59,13 +59,13 @@ pub unsafe extern "C" fn open(
     let fid = abi::Fid { fclass: abi::CLASS_FABRIC as size_t, context, ops: &FID };
     // libfabric writes the version.
     let made = Box::new(abi::FidFabric { fid, ops: &OPS, api_version: 0 });
-    // SAFETY: libfabric waits for it there.
+    // SAFETY: fi_fabric(3) lets us write the fabric there.
     unsafe { fabric.write(Box::into_raw(made)) };
     0
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` has made the fabric with `Box::into_raw`, and fi_close(3) is called once.
     drop(unsafe { Box::from_raw(fid.cast::<abi::FidFabric>()) });
     0
 }
@@ -76,7 +76,7 @@ unsafe extern "C" fn no_passive_endpoint(
     endpoint: *mut *mut c_void,
     _: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller looks there.
+    // SAFETY: fi_passive_ep(3) lets us write the endpoint there.
     unsafe { endpoint.write(ptr::null_mut()) };
     -abi::ENOSYS
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::abi;
 use crate::engine::state::Core;
 
-/// The set that asks a counter for changes. Each kind of set learns of every change.
+/// The kind of set that asks a counter for changes. Each kind learns of every change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
     /// A poll set.
@@ -38,7 +38,7 @@ struct Member {
     object: NonNull<dyn Pollable>,
 }
 
-// SAFETY: any thread may use a queue or a counter.
+// SAFETY: the pointers lead to queues and counters, which any thread may use at any time.
 unsafe impl Send for Member {}
 
 impl Member {
@@ -62,7 +62,8 @@ impl Members {
         if list.iter().any(|member| member.fid == fid) {
             return Err(abi::EALREADY);
         }
-        // SAFETY: only the lifetime changes; see this function's contract.
+        // SAFETY: only the lifetime changes. The object stays until `remove`, by this function's
+        // contract.
         let object: &'static dyn Pollable = unsafe { std::mem::transmute(object) };
         list.push(Member { fid, object: NonNull::from(object) });
         Ok(())
@@ -82,7 +83,8 @@ impl Members {
     pub fn poll(&self, reader: Reader, mut report: impl FnMut(&abi::Fid)) {
         for member in self.list().iter() {
             if member.object().poll(reader) {
-                // SAFETY: the fid is the first field of an object that stays, see `add`.
+                // SAFETY: the fid is the first field of an object that stays until `remove` (see
+                // `add`).
                 report(unsafe { &*member.fid });
             }
         }

@@ -1,4 +1,4 @@
-//! Messages: fi_send, fi_tsend, fi_recv, fi_trecv and their like.
+//! Messages: fi_send, fi_tsend, fi_recv, fi_trecv and similar calls.
 
 use std::ffi::c_void;
 
@@ -40,10 +40,10 @@ pub static TAGGED: abi::OpsTagged = abi::OpsTagged {
 };
 
 /// # Safety
-/// As libfabric's manual has it.
+/// As fi_msg(3) asks for: the endpoint is open, and the buffers stay until the completion.
 #[inline]
 unsafe fn do_send(ep: Ep, sending: &Sending<'_>) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: this function's contract.
     unsafe {
         match sending.send(endpoint_object::of(ep)) {
             Ok(()) => 0,
@@ -53,14 +53,14 @@ unsafe fn do_send(ep: Ep, sending: &Sending<'_>) -> ssize_t {
 }
 
 /// # Safety
-/// As libfabric's manual has it.
+/// As fi_msg(3) asks for: the endpoint is open, and the buffers stay until the completion.
 #[inline]
 unsafe fn do_receive(ep: Ep, receiving: &Receiving<'_>) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: this function's contract.
     answer(receiving.post(unsafe { endpoint_object::of(ep) }))
 }
 
-/// Data of a message whose flags say that it has some.
+/// Returns the data of a message, if its flags have FI_REMOTE_CQ_DATA.
 fn data_of(flags: u64, data: u64) -> Option<u64> {
     (flags & abi::REMOTE_CQ_DATA != 0).then_some(data)
 }
@@ -74,7 +74,7 @@ unsafe extern "C" fn recv(
     context: Context,
 ) -> ssize_t {
     let (kind, parts, flags) = (Kind::Plain, &[part(buffer, length)], DEFAULTS);
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_msg(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_receive(ep, &Receiving { kind, parts, from, tag: 0, ignore: 0, context, flags }) }
 }
 
@@ -87,7 +87,7 @@ unsafe extern "C" fn recvv(
     context: Context,
 ) -> ssize_t {
     let (kind, flags) = (Kind::Plain, DEFAULTS);
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_msg(3): the endpoint is open, and the buffers stay until the completion.
     unsafe {
         let parts = list(parts, count);
         do_receive(ep, &Receiving { kind, parts, from, tag: 0, ignore: 0, context, flags })
@@ -95,7 +95,7 @@ unsafe extern "C" fn recvv(
 }
 
 unsafe extern "C" fn recvmsg(ep: Ep, message: *const abi::Msg, flags: u64) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_msg(3): the endpoint is open, and the buffers stay until the completion.
     unsafe {
         let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let (from, context) = (message.addr, message.context);
@@ -116,7 +116,7 @@ unsafe extern "C" fn trecv(
     context: Context,
 ) -> ssize_t {
     let (kind, parts, flags) = (Kind::Tagged, &[part(buffer, length)], DEFAULTS);
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_tagged(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_receive(ep, &Receiving { kind, parts, from, tag, ignore, context, flags }) }
 }
 
@@ -131,7 +131,7 @@ unsafe extern "C" fn trecvv(
     context: Context,
 ) -> ssize_t {
     let (kind, flags) = (Kind::Tagged, DEFAULTS);
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_tagged(3): the endpoint is open, and the buffers stay until the completion.
     unsafe {
         let parts = list(parts, count);
         do_receive(ep, &Receiving { kind, parts, from, tag, ignore, context, flags })
@@ -139,7 +139,7 @@ unsafe extern "C" fn trecvv(
 }
 
 unsafe extern "C" fn trecvmsg(ep: Ep, message: *const abi::MsgTagged, flags: u64) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_tagged(3): the endpoint is open, and the buffers stay until the completion.
     unsafe {
         let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let (from, context) = (message.addr, message.context);
@@ -150,7 +150,7 @@ unsafe extern "C" fn trecvmsg(ep: Ep, message: *const abi::MsgTagged, flags: u64
     }
 }
 
-/// A message of one part.
+/// Returns the call that sends a message of one part.
 fn one<'a>(
     kind: Kind,
     parts: &'a [iovec],
@@ -162,7 +162,7 @@ fn one<'a>(
     Sending { kind, parts, to, tag, data, context, flags: DEFAULTS, injected: false }
 }
 
-/// The same, copied at once.
+/// Returns the call that injects a message.
 fn injected(kind: Kind, parts: &[iovec], to: u64, tag: u64, data: Option<u64>) -> Sending<'_> {
     let (context, flags) = (std::ptr::null_mut(), 0);
     Sending { kind, parts, to, tag, data, context, flags, injected: true }
@@ -176,7 +176,7 @@ unsafe extern "C" fn send(
     to: u64,
     context: Context,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_msg(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_send(ep, &one(Kind::Plain, &[part(buffer, length)], to, 0, None, context)) }
 }
 
@@ -188,12 +188,12 @@ unsafe extern "C" fn sendv(
     to: u64,
     context: Context,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_msg(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_send(ep, &one(Kind::Plain, list(parts, count), to, 0, None, context)) }
 }
 
 unsafe extern "C" fn sendmsg(ep: Ep, message: *const abi::Msg, flags: u64) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_msg(3): the endpoint is open, and the buffers stay until the completion.
     unsafe {
         let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let parts = list(message.msg_iov, message.iov_count);
@@ -204,7 +204,7 @@ unsafe extern "C" fn sendmsg(ep: Ep, message: *const abi::Msg, flags: u64) -> ss
 }
 
 unsafe extern "C" fn inject(ep: Ep, buffer: *const c_void, length: size_t, to: u64) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_msg(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_send(ep, &injected(Kind::Plain, &[part(buffer, length)], to, 0, None)) }
 }
 
@@ -217,7 +217,7 @@ unsafe extern "C" fn senddata(
     to: u64,
     context: Context,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_msg(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_send(ep, &one(Kind::Plain, &[part(buffer, length)], to, 0, Some(data), context)) }
 }
 
@@ -228,7 +228,7 @@ unsafe extern "C" fn injectdata(
     data: u64,
     to: u64,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_msg(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_send(ep, &injected(Kind::Plain, &[part(buffer, length)], to, 0, Some(data))) }
 }
 
@@ -241,7 +241,7 @@ unsafe extern "C" fn tsend(
     tag: u64,
     context: Context,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_tagged(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_send(ep, &one(Kind::Tagged, &[part(buffer, length)], to, tag, None, context)) }
 }
 
@@ -254,12 +254,12 @@ unsafe extern "C" fn tsendv(
     tag: u64,
     context: Context,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_tagged(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_send(ep, &one(Kind::Tagged, list(parts, count), to, tag, None, context)) }
 }
 
 unsafe extern "C" fn tsendmsg(ep: Ep, message: *const abi::MsgTagged, flags: u64) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_tagged(3): the endpoint is open, and the buffers stay until the completion.
     unsafe {
         let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let parts = list(message.msg_iov, message.iov_count);
@@ -276,7 +276,7 @@ unsafe extern "C" fn tinject(
     to: u64,
     tag: u64,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_tagged(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_send(ep, &injected(Kind::Tagged, &[part(buffer, length)], to, tag, None)) }
 }
 
@@ -291,7 +291,7 @@ unsafe extern "C" fn tsenddata(
     context: Context,
 ) -> ssize_t {
     let parts = &[part(buffer, length)];
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_tagged(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_send(ep, &one(Kind::Tagged, parts, to, tag, Some(data), context)) }
 }
 
@@ -303,6 +303,6 @@ unsafe extern "C" fn tinjectdata(
     to: u64,
     tag: u64,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
+    // SAFETY: fi_tagged(3): the endpoint is open, and the buffers stay until the completion.
     unsafe { do_send(ep, &injected(Kind::Tagged, &[part(buffer, length)], to, tag, Some(data))) }
 }

@@ -13,13 +13,13 @@ use crate::face::domain_object::Domain;
 struct Region {
     fid: abi::FidMr,
     domain: *const Domain,
-    /// Others may reach it: it is in the table.
+    /// The region is in the table, where other tasks find it.
     is_listed: bool,
 }
 
 static FID: abi::OpsFid = abi::OpsFid::of(close, Some(bind), Some(control));
 
-/// A domain's calls for regions.
+/// The domain's calls for regions.
 pub static OPS: abi::OpsMr = abi::OpsMr {
     size: size_of::<abi::OpsMr>(),
     reg: Some(reg),
@@ -38,11 +38,12 @@ unsafe extern "C" fn reg(
     region: *mut *mut abi::FidMr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: a domain's fid is its first member; a domain outlives its regions.
+    // SAFETY: fi_mr_reg(3): an open domain of this provider, whose fid is its first field.
+    // libfabric requires that the domain stays open until its regions are closed.
     let domain = unsafe { &*fid.cast::<Domain>() };
     let start = domain.core.here.task.for_others(buffer as u64);
     let key = if domain.basic { domain.next_key() } else { key };
-    // By addresses, or by offsets.
+    // Peers name addresses (FI_MR_BASIC), or offsets in the region.
     let base = if domain.basic { start.wrapping_sub(buffer as u64) } else { start };
     let serial = domain.next_key();
     let access = if access == 0 { u64::MAX } else { access };
@@ -57,7 +58,7 @@ unsafe extern "C" fn reg(
     let fid = abi::Fid { fclass: abi::CLASS_MR as size_t, context, ops: &FID };
     let fid = abi::FidMr { fid, mem_desc: std::ptr::null_mut(), key };
     let made = Box::new(Region { fid, domain, is_listed });
-    // SAFETY: the caller waits for it there.
+    // SAFETY: fi_mr_reg(3) lets us write the region there.
     unsafe { region.write(Box::into_raw(made).cast()) };
     0
 }
@@ -76,7 +77,7 @@ unsafe extern "C" fn regv(
     if count != 1 {
         return -abi::EINVAL;
     }
-    // SAFETY: as the caller of libfabric says.
+    // SAFETY: fi_mr_regv(3): a list of `count` parts, which is 1.
     unsafe {
         let part = &*parts;
         reg(fid, part.iov_base, part.iov_len, access, offset, key, flags, region, context)
@@ -89,7 +90,7 @@ unsafe extern "C" fn regattr(
     flags: u64,
     region: *mut *mut abi::FidMr,
 ) -> c_int {
-    // SAFETY: as the caller of libfabric says.
+    // SAFETY: fi_mr_regattr(3): a structure that the caller has filled in, with a list of parts.
     unsafe {
         let attr = &*attr;
         let (access, key) = (attr.access, attr.requested_key);
@@ -99,9 +100,9 @@ unsafe extern "C" fn regattr(
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: made by `reg`, and closed once.
+    // SAFETY: `reg` has made the region with `Box::into_raw`, and fi_close(3) is called once.
     let region = unsafe { Box::from_raw(fid.cast::<Region>()) };
-    // SAFETY: a domain outlives its regions.
+    // SAFETY: libfabric requires that the domain stays open until its regions are closed.
     let core = unsafe { &(*region.domain).core };
     if region.is_listed {
         let _one = core.register();
@@ -110,19 +111,21 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     0
 }
 
-/// fi_mr_bind(3): a counter of remote accesses (FI_RMA_EVENT). Endpoints need no binding.
+/// fi_mr_bind(3): binds a counter of remote accesses (FI_RMA_EVENT). Endpoints need no binding.
 unsafe extern "C" fn bind(fid: *mut abi::Fid, other: *mut abi::Fid, flags: u64) -> c_int {
     if other.is_null() {
         return -abi::EINVAL;
     }
-    // SAFETY: an open region of ours, and another object of the same domain.
+    // SAFETY: fi_mr_bind(3): an open region of this provider, and an open object of the same
+    // domain.
     let (region, class) = unsafe { (&*fid.cast::<Region>(), (*other).fclass as u32) };
     match class {
         abi::CLASS_EP => return 0,
         abi::CLASS_CNTR if flags & !(abi::REMOTE_READ | abi::REMOTE_WRITE) == 0 => {}
         _ => return -abi::EINVAL,
     }
-    // SAFETY: it says that it is a counter; a domain outlives its regions.
+    // SAFETY: its class says that it is a counter. The domain stays open until its regions are
+    // closed.
     let (counter, core) = unsafe { (counter::of(other.cast()), &(*region.domain).core) };
     let _one = core.register();
     for (flag, was_read) in [(abi::REMOTE_WRITE, false), (abi::REMOTE_READ, true)] {

@@ -1,10 +1,10 @@
-//! Peers (fi_peer(3)): a provider that joins several into one endpoint, as libfabric's `lnx`
-//! joins us to a network's, owns the queue and the receives of all of them. We tell its queue
-//! what is done, ask it for the receive of each message that comes, and leave with it those that
-//! nobody has asked for, until it starts or discards them.
+//! Peers (fi_peer(3)): another provider owns the queue and the receives of our endpoint.
+//! libfabric's `lnx` does so to join this provider with one for a network. We report completions to
+//! its queue, and ask it for the receive of each arriving message. It keeps unexpected messages
+//! until it starts or discards them.
 //!
-//! The owner must not call us back from its calls, but for memory that it registers: we make them
-//! under the domain's lock.
+//! We call the owner under the domain's lock. It must not call us back from these calls, except to
+//! register memory.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::RangeInclusive;
@@ -31,50 +31,56 @@ use crate::protocol::matching::{Head, Match};
 use crate::protocol::parts::Parts;
 use crate::protocol::wire::Kind;
 
-/// Whose interface this is: versions of libfabric, in which nothing else tells of changes.
+/// Versions of libfabric with this interface. Structures of other versions may differ in ways that
+/// their sizes do not show.
 const VERSIONS: RangeInclusive<u32> = abi::version(2, 3)..=abi::version(2, 6);
 
-/// What the fabric of a peer is called: `lnx` asks by this name who serves the inside of a node,
-/// and takes whoever is called otherwise for a network.
+/// The name of a peer's fabric. `lnx` recognises the provider for the inside of a node by this
+/// name, and takes others for networks.
 pub const FABRIC: &CStr = c"shm";
 
-/// Operations that a peer says it has room for: `lnx` refuses those who claim more.
-pub const QUEUE: usize = 1024;
+/// Number of operations that a peer has room for, as we report it. `lnx` refuses larger ones.
+pub const QUEUE_LENGTH: usize = 1024;
 
 fn refuse(why: &'static str) -> c_int {
-    log::say(abi::LOG_WARN, abi::LOG_CORE, || format!("cannot be a peer (FI_PEER): {why}"));
+    log::write(abi::LOG_WARN, abi::LOG_CORE, || format!("cannot be a peer (FI_PEER): {why}"));
     -abi::EINVAL
 }
 
-/// Whether the libfabric that has loaded us has the interface that we know. If not, a line.
+/// Returns true if the libfabric that has loaded this library has the known interface. Otherwise
+/// logs a line.
 pub fn is_known() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     *KNOWN.get_or_init(|| {
         let known = library::version().is_some_and(|version| VERSIONS.contains(&version));
         if !known {
-            refuse("libfabric is none of 2.3 to 2.6");
+            refuse("the version of libfabric is not 2.3 to 2.6");
         }
         known
     })
 }
 
-/// Makes sure that structures are as long as we know them.
+/// Checks that structures have the known sizes.
 fn agree(sizes: &[(size_t, size_t)]) -> Result<(), c_int> {
     if !is_known() {
         return Err(-abi::EINVAL);
     }
     let same = sizes.iter().all(|(theirs, ours)| theirs == ours);
-    if same { Ok(()) } else { Err(refuse("its structures are not those of libfabric 2.3 to 2.6")) }
+    if same {
+        Ok(())
+    } else {
+        Err(refuse("the owner's structures are not those of libfabric 2.3 to 2.6"))
+    }
 }
 
-/// The owner's queue.
+/// The owner's completion queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Queue {
     queue: NonNull<FidPeerCq>,
     calls: NonNull<OpsCqOwner>,
 }
 
-/// A completion that has failed, with what libfabric has appended.
+/// A failed completion, with the field that later versions have appended.
 #[repr(C)]
 struct Failed {
     entry: abi::CqErrEntry,
@@ -82,12 +88,13 @@ struct Failed {
 }
 
 impl Queue {
-    /// The queue that an owner passes to fi_cq_open as its context.
+    /// Returns the queue that an owner passes to fi_cq_open as its context.
     ///
     /// # Safety
-    /// It does so.
+    /// `context` is NULL or the context of fi_cq_open with FI_PEER.
     pub unsafe fn import(context: *mut c_void) -> Result<Self, c_int> {
-        // SAFETY: as the caller says.
+        // SAFETY: a `fi_peer_cq_context` with the owner's queue and its calls (fi_peer(3)), by this
+        // function's contract. Their sizes are checked before other fields are used.
         unsafe {
             let context = context.cast::<PeerCqContext>().as_ref().ok_or(-abi::EINVAL)?;
             agree(&[(context.size, size_of::<PeerCqContext>())])?;
@@ -99,20 +106,20 @@ impl Queue {
     }
 }
 
-// SAFETY: the calls of an owner do not belong to a thread.
+// SAFETY: fi_peer(3): the owner's calls may be made from any thread.
 unsafe impl Send for Queue {}
 
 impl CompletionOwner for Queue {
-    /// Reports a completion without its sender, which no owner could use.
+    /// Reports a completion. It has no sender, since owners do not use it.
     fn report(&self, done: &Completion) {
         let queue = self.queue.as_ptr();
-        // SAFETY: an owner's queue stays until ours is closed.
+        // SAFETY: fi_peer(3): the owner keeps its queue and its calls until our queue is closed.
         let calls = unsafe { self.calls.as_ref() };
         let abi::CqTaggedEntry { op_context, flags, len, buf, data, tag } = cq_entry::entry(done);
         let told = match (calls.write, calls.writeerr) {
             (Some(write), _) if done.error == 0 => {
                 let source = abi::ADDR_UNSPEC;
-                // SAFETY: as above.
+                // SAFETY: fi_peer(3): the owner's queue is open.
                 unsafe { write(queue, op_context, flags, len, buf, data, tag, source) }
             }
             (_, Some(write)) => {
@@ -131,7 +138,7 @@ impl CompletionOwner for Queue {
                     err_data_size: 0,
                 };
                 let failed = Failed { entry, source: abi::ADDR_UNSPEC };
-                // SAFETY: as above; it is copied.
+                // SAFETY: fi_peer(3): the owner's queue is open. It copies the entry.
                 unsafe { write(queue, (&raw const failed).cast()) }
             }
             _ => -1,
@@ -139,13 +146,13 @@ impl CompletionOwner for Queue {
         if told < 0 {
             static SAID: Once = Once::new();
             SAID.call_once(|| {
-                log::say(abi::LOG_WARN, abi::LOG_CORE, || "a completion is lost".to_owned());
+                log::write(abi::LOG_WARN, abi::LOG_CORE, || "a completion is lost".to_owned());
             });
         }
     }
 }
 
-/// The owner's receives, as libfabric's object.
+/// libfabric's object for the owner's receives.
 #[repr(C)]
 pub struct SharedReceive {
     fid: abi::FidEp,
@@ -154,7 +161,7 @@ pub struct SharedReceive {
 
 static FID: abi::OpsFid = abi::OpsFid::of(close, None, None);
 
-/// What the owner asks of us.
+/// The calls that the owner makes.
 static OPS: OpsSrxPeer = OpsSrxPeer {
     size: size_of::<OpsSrxPeer>(),
     start_msg: Some(start),
@@ -170,17 +177,17 @@ pub unsafe extern "C" fn open(
     endpoint: *mut *mut abi::FidEp,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's, if there is one.
+    // SAFETY: fi_srx_context(3): NULL, or attributes that the caller has filled in.
     if unsafe { attr.as_ref() }.is_none_or(|attr| attr.op_flags & PEER == 0) {
         return -abi::ENOSYS;
     }
-    // SAFETY: with this flag an owner passes its receives as the context.
+    // SAFETY: with FI_PEER, the context is the owner's (fi_peer(3)).
     let srx = match unsafe { import(context) } {
         Ok(srx) => srx,
         Err(error) => return error,
     };
     let fid = abi::Fid { fclass: abi::CLASS_SRX_CTX as size_t, context, ops: &FID };
-    // Nobody receives here but the owner, who does not ask us.
+    // The program posts receives to the owner, so this object has no calls.
     let fid = abi::FidEp {
         fid,
         ops: ptr::null(),
@@ -192,7 +199,7 @@ pub unsafe extern "C" fn open(
         collective: ptr::null(),
     };
     let made = Box::into_raw(Box::new(SharedReceive { fid, srx }));
-    // SAFETY: the owner's, who waits for both.
+    // SAFETY: `import` has checked that `srx` is not NULL. fi_peer(3) lets us write both.
     unsafe {
         (*srx.as_ptr()).peer_ops = &OPS;
         endpoint.write(made.cast());
@@ -200,10 +207,13 @@ pub unsafe extern "C" fn open(
     0
 }
 
+/// Returns the receives that an owner passes to fi_srx_context as its context.
+///
 /// # Safety
-/// The context is an owner's.
+/// `context` is NULL or the context of fi_srx_context with FI_PEER.
 unsafe fn import(context: *mut c_void) -> Result<NonNull<FidPeerSrx>, c_int> {
-    // SAFETY: as the caller says.
+    // SAFETY: a `fi_peer_srx_context` with the owner's receives and their calls (fi_peer(3)), by
+    // this function's contract. Their sizes are checked before other fields are used.
     unsafe {
         let context = context.cast::<PeerSrxContext>().as_ref().ok_or(-abi::EINVAL)?;
         agree(&[(context.size, size_of::<PeerSrxContext>())])?;
@@ -218,33 +228,33 @@ unsafe fn import(context: *mut c_void) -> Result<NonNull<FidPeerSrx>, c_int> {
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` has made the object with `Box::into_raw`, and fi_close(3) is called once.
     drop(unsafe { Box::from_raw(fid.cast::<SharedReceive>()) });
     0
 }
 
-/// The owner's receives, as an endpoint knows them.
+/// The owner's receives, for one endpoint.
 #[derive(Debug, Clone)]
 pub struct Receives {
     srx: NonNull<FidPeerSrx>,
     core: Arc<Core>,
-    /// The endpoint's number.
+    /// The number of the endpoint.
     endpoint: usize,
 }
 
-// SAFETY: owners' calls are not a thread's.
+// SAFETY: fi_peer(3): the owner's calls may be made from any thread.
 unsafe impl Send for Receives {}
 
-/// A receive of the owner's that is still to come, for a message that is here.
+/// The owner's entry for an unexpected message.
 pub struct Entry {
     at: NonNull<PeerRxEntry>,
     owner: Receives,
     kind: Kind,
-    /// Who has sent it is in no vector.
+    /// The sender is in no address vector.
     unnamed: bool,
 }
 
-/// A message that the owner keeps.
+/// An unexpected message that the owner keeps.
 struct Kept {
     owner: Receives,
     kind: Kind,
@@ -253,7 +263,7 @@ struct Kept {
     unnamed: bool,
 }
 
-/// One of those that owners keep, whose sender was in no vector.
+/// An unexpected message whose sender is in no address vector.
 struct Unnamed {
     entry: usize,
     source: u32,
@@ -263,7 +273,7 @@ struct Unnamed {
 static UNNAMED: Mutex<Vec<Unnamed>> = Mutex::new(Vec::new());
 
 impl SharedReceive {
-    /// For an endpoint.
+    /// Returns the receives for an endpoint.
     pub fn of(&self, core: &Arc<Core>, endpoint: usize) -> Receives {
         Receives { srx: self.srx, core: core.clone(), endpoint }
     }
@@ -271,22 +281,23 @@ impl SharedReceive {
 
 impl Receives {
     fn calls(&self) -> &OpsSrxOwner {
-        // SAFETY: an owner's receives stay until its endpoints are closed.
+        // SAFETY: fi_peer(3): the owner keeps its receives and their calls until our endpoints are
+        // closed.
         unsafe { &*self.srx.as_ref().owner_ops }
     }
 
     fn free(&self, entry: NonNull<PeerRxEntry>) {
         if let Some(free) = self.calls().free_entry {
-            // SAFETY: the entry is the owner's, and nobody looks at it any more.
+            // SAFETY: the owner has given us the entry, and we do not use it after this call.
             unsafe { free(entry.as_ptr()) };
         }
     }
 
-    /// What the owner calls this sender.
+    /// Returns the address of a sender in the owner's vector.
     fn name(&self, source: u32) -> Option<u64> {
         let state = self.core.lock();
         let vector = state.endpoints.get(self.endpoint)?.vector?;
-        state.vectors.get(vector)?.name(source)
+        state.vectors.get(vector)?.fi_addr(source)
     }
 }
 
@@ -298,12 +309,12 @@ impl ReceiveOwner for Receives {
         let get = if kind == Kind::Plain { calls.get_msg } else { calls.get_tag };
         let mut entry = ptr::null_mut();
         let found = get.map_or(-abi::ENOSYS, |get| {
-            // SAFETY: as fi_peer(3) has it.
+            // SAFETY: fi_peer(3): `attr` describes the message, and the owner writes the entry.
             unsafe { get(self.srx.as_ptr(), &raw mut attr, &raw mut entry) }
         });
         match (-found, NonNull::new(entry)) {
             (0, Some(at)) => {
-                // SAFETY: the owner has filled it in, and it is ours until we free it.
+                // SAFETY: the owner has filled the entry in, and leaves it to us until `free`.
                 let taken = taken(unsafe { at.as_ref() }, wants);
                 self.free(at);
                 Got::Receive(taken)
@@ -323,9 +334,9 @@ impl ReceiveOwner for Receives {
     }
 }
 
-/// What of the owner's receive a message gets: all.
+/// Returns the match of a whole receive of the owner's.
 fn taken(entry: &PeerRxEntry, wants: impl Fn(u64) -> bool) -> Match {
-    // SAFETY: the owner says that there are so many.
+    // SAFETY: fi_peer(3): the entry has a list of `count` parts.
     let parts = unsafe { list(entry.iov.cast_const(), entry.count) };
     Match {
         context: entry.context as usize,
@@ -352,7 +363,7 @@ impl owner::Entry for Entry {
             UNNAMED.lock().expect("no panic while held").push(Unnamed { entry, source, owner });
         }
         let kept = Kept { owner: owner.clone(), kind, head, body, unnamed };
-        // SAFETY: ours to fill in until it is queued.
+        // SAFETY: fi_peer(3): the entry is ours to fill in until it is queued.
         let queued = unsafe {
             let entry = &mut *at.as_ptr();
             entry.peer_context = Box::into_raw(Box::new(kept)).cast();
@@ -364,7 +375,7 @@ impl owner::Entry for Entry {
         };
         let is_kept = queued == Some(0);
         if !is_kept {
-            // SAFETY: put there above, and nobody else has seen it.
+            // SAFETY: `Kept` was put there above, and the owner has refused the entry.
             drop(unsafe { Kept::take(at) });
             owner.free(at);
         }
@@ -373,10 +384,13 @@ impl owner::Entry for Entry {
 }
 
 impl Kept {
+    /// Takes the message out of an entry.
+    ///
     /// # Safety
-    /// The entry has been through [`Entry::keep`], and not through this since.
+    /// [`Entry::keep`] has put the message there, and it was not taken since.
     unsafe fn take(at: NonNull<PeerRxEntry>) -> Self {
-        // SAFETY: as the caller says.
+        // SAFETY: `Entry::keep` has made the pointer with `Box::into_raw`, by this function's
+        // contract.
         let kept = unsafe {
             let context = ptr::replace(&raw mut (*at.as_ptr()).peer_context, ptr::null_mut());
             *Box::from_raw(context.cast::<Self>())
@@ -389,26 +403,26 @@ impl Kept {
     }
 }
 
-/// A receive has found a message that the owner has kept.
+/// Starts a message that the owner has kept: it has a receive now.
 unsafe extern "C" fn start(entry: *mut PeerRxEntry) -> c_int {
     let Some(at) = NonNull::new(entry) else { return -abi::EINVAL };
-    // SAFETY: the owner passes what it was given, once.
+    // SAFETY: fi_peer(3): the owner starts or discards each queued entry once.
     let Kept { owner, kind, head, body, .. } = unsafe { Kept::take(at) };
     let mut state = owner.core.lock();
     let State { endpoints, queues, .. } = &mut *state;
     let Some(endpoint) = endpoints.get_mut(owner.endpoint) else { return -abi::EINVAL };
-    // SAFETY: the owner has filled it in, and it is ours until we free it.
+    // SAFETY: the owner has filled the entry in, and leaves it to us until `free`.
     let taken = taken(unsafe { at.as_ref() }, |flags| endpoint.receive.wants(flags));
     deliver(owner.core.here, endpoint, queues, kind, &taken, &head, body);
     owner.free(at);
-    state.work_off(&owner.core, owner.endpoint);
+    owner.core.run_work(state, owner.endpoint);
     0
 }
 
-/// Nobody wants a message that the owner has kept. The entry stays the owner's.
+/// Discards a message that the owner has kept. The entry stays the owner's.
 unsafe extern "C" fn discard(entry: *mut PeerRxEntry) -> c_int {
     let Some(at) = NonNull::new(entry) else { return -abi::EINVAL };
-    // SAFETY: the owner passes what it was given, once.
+    // SAFETY: fi_peer(3): the owner starts or discards each queued entry once.
     let Kept { owner, body, .. } = unsafe { Kept::take(at) };
     let mut state = owner.core.lock();
     let Some(endpoint) = state.endpoints.get_mut(owner.endpoint) else { return -abi::EINVAL };
@@ -416,8 +430,8 @@ unsafe extern "C" fn discard(entry: *mut PeerRxEntry) -> c_int {
     0
 }
 
-/// There are new peers in a vector: owners look again at the messages whose senders were unknown.
-pub fn look_again() {
+/// Lets owners look up senders that were in no address vector, after peers were inserted.
+pub fn find_unnamed() {
     let mut owners: Vec<Receives> = Vec::new();
     for unnamed in UNNAMED.lock().expect("no panic while held").iter() {
         if !owners.iter().any(|owner| owner.srx == unnamed.owner.srx) {
@@ -426,13 +440,14 @@ pub fn look_again() {
     }
     for owner in owners {
         if let Some(for_each) = owner.calls().foreach_unspec_addr {
-            // SAFETY: as fi_peer(3) has it.
+            // SAFETY: fi_peer(3): the owner's receives are open, and it calls `name_of` during this
+            // call.
             unsafe { for_each(owner.srx.as_ptr(), name_of) };
         }
     }
 }
 
-/// What the sender of a message is called now. The owner may ask for messages of other peers'.
+/// Returns the address of a message's sender. The owner may ask for messages of other peers, too.
 unsafe extern "C" fn name_of(entry: *mut PeerRxEntry) -> u64 {
     let find = || {
         let all = UNNAMED.lock().expect("no panic while held");

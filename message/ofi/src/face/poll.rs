@@ -1,4 +1,4 @@
-//! Poll sets: several completion queues and counters, of which one call tells which have news.
+//! Poll sets: one call reports which of several completion queues and counters have news.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,7 +9,7 @@ use crate::face::counter;
 use crate::face::cq;
 use crate::face::members::{Members, Pollable, Reader};
 
-/// libfabric's object.
+/// libfabric's object, with our part behind it.
 #[repr(C)]
 struct PollSet {
     fid: abi::FidPoll,
@@ -31,33 +31,36 @@ pub unsafe extern "C" fn open(
     attr: *mut abi::PollAttr,
     set: *mut *mut abi::FidPoll,
 ) -> c_int {
-    // SAFETY: the caller's, if there is one.
+    // SAFETY: fi_poll_open(3): NULL, or attributes that the caller has filled in.
     if unsafe { attr.as_ref() }.is_some_and(|attr| attr.flags != 0) {
         return -abi::EINVAL;
     }
     let context = std::ptr::null_mut();
     let fid = abi::Fid { fclass: abi::CLASS_POLL as size_t, context, ops: &FID };
     let made = PollSet { fid: abi::FidPoll { fid, ops: &OPS }, members: Members::default() };
-    // SAFETY: the caller waits for it there.
+    // SAFETY: fi_poll_open(3) lets us write the set there.
     unsafe { set.write(Box::into_raw(Box::new(made)).cast()) };
     0
 }
 
+/// Returns our object.
+///
 /// # Safety
-/// An open poll set of ours.
+/// `set` is an open poll set of this provider.
 unsafe fn of<'a>(set: *mut abi::FidPoll) -> &'a PollSet {
-    // SAFETY: its fid is its first member.
+    // SAFETY: `open` has made a `PollSet`, whose fid is its first field.
     unsafe { &*set.cast::<PollSet>() }
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` has made the set with `Box::into_raw`, and fi_close(3) is called once.
     drop(unsafe { Box::from_raw(fid.cast::<PollSet>()) });
     0
 }
 
 unsafe extern "C" fn add(set: *mut abi::FidPoll, fid: *mut abi::Fid, _flags: u64) -> c_int {
-    // SAFETY: fi_poll(3): null, or an open object that the program takes out before it closes it.
+    // SAFETY: fi_poll(3): an open set. `fid` is NULL or an open object, which the program removes
+    // from the set before it closes it.
     let added = unsafe {
         let member: &dyn Pollable = match fid.as_ref().map(|fid| fid.fclass as u32) {
             Some(abi::CLASS_CQ) => cq::of(fid.cast()),
@@ -70,7 +73,7 @@ unsafe extern "C" fn add(set: *mut abi::FidPoll, fid: *mut abi::Fid, _flags: u64
 }
 
 unsafe extern "C" fn remove(set: *mut abi::FidPoll, fid: *mut abi::Fid, _flags: u64) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: fi_poll(3): an open poll set of this provider.
     unsafe { of(set) }.members.remove(fid);
     0
 }
@@ -85,10 +88,10 @@ unsafe extern "C" fn poll(
         return -abi::EINVAL;
     }
     let mut told = 0;
-    // SAFETY: as above.
+    // SAFETY: fi_poll(3): an open poll set of this provider.
     unsafe { of(set) }.members.poll(Reader::PollSet, |fid| {
         if told < count {
-            // SAFETY: as above: room for so many.
+            // SAFETY: fi_poll(3): `contexts` has room for `count` contexts.
             unsafe { contexts.add(told as usize).write(fid.context) };
             told += 1;
         }

@@ -1,4 +1,4 @@
-//! Receives: posts a receive, or gives it a message that is already here.
+//! Receives: posts a receive, or gives it an unexpected message.
 
 use libc::iovec;
 
@@ -28,7 +28,7 @@ pub struct Receiving<'a> {
 }
 
 impl Receiving<'_> {
-    /// Posts the receive, or gives it a message that is already here.
+    /// Posts the receive, or gives it an unexpected message.
     pub fn post(&self, object: &EndpointObject) -> Result<(), i32> {
         let core = &*object.core;
         let mut state = core.lock();
@@ -44,7 +44,7 @@ impl Receiving<'_> {
             _ => None,
         };
         if flags & abi::PEEK != 0 {
-            // What has come counts, even if it was not taken in yet.
+            // A message in the ring counts as arrived.
             state.progress(core.here, object.number);
         }
         let State { endpoints, queues, .. } = &mut *state;
@@ -63,7 +63,7 @@ impl Receiving<'_> {
             buffer,
             completes: endpoint.receive.wants(flags),
             multiple,
-            place: None,
+            slot_use: None,
         };
         if flags & abi::PEEK != 0 {
             return self.peek(core.here, endpoint, queues, &receive, flags);
@@ -89,7 +89,7 @@ impl Receiving<'_> {
             };
             deliver(here, endpoint, queues, self.kind, &taken, &head, body);
         } else {
-            // A receive of several messages may get some at once.
+            // A receive of several messages may get some now.
             loop {
                 let found = endpoint.matching(self.kind).receive(&mut receive);
                 let Some((taken, head, body)) = found else {
@@ -102,11 +102,11 @@ impl Receiving<'_> {
                 }
             }
         }
-        state.work_off(core, object.number);
+        core.run_work(state, object.number);
         Ok(())
     }
 
-    /// Tells of the message that a receive would get; claims or drops it.
+    /// Reports the message that a receive would get; claims or discards it as the flags say.
     #[cold]
     fn peek(
         &self,
@@ -137,7 +137,7 @@ impl Receiving<'_> {
     }
 }
 
-/// What a receive without a buffer gets.
+/// Returns the match of a receive without a buffer.
 fn nothing(receive: &Receive) -> Match {
     Match {
         context: receive.context,

@@ -1,23 +1,23 @@
-//! Remote memory: fi_read, fi_write and their like. Who asks copies, at once; the target only
-//! hears of it if it wants to.
+//! Remote memory: fi_read, fi_write and similar calls. The caller copies, at once. The target gets
+//! a message only for remote completion data.
 
 use std::ffi::c_void;
 
-use control::hold::Hold;
 use libc::{iovec, size_t, ssize_t};
 use sync::ring::{self, Reserved, Sender, lines_of};
 
 use crate::abi::{self, Context, Desc, Descs, Ep, RmaIov};
 use crate::engine::completion::Completion;
-use crate::engine::copy::{self, Way};
+use crate::engine::copy::{self, Direction};
 use crate::engine::counts::Counts;
 use crate::engine::port::Peer;
+use crate::engine::remote::HeldTask;
 use crate::engine::space::{Here, ticket};
 use crate::engine::state::State;
 use crate::face::args::{list, part};
 use crate::face::endpoint_object::{self, EndpointObject};
 use crate::protocol::parts::{PARTS, Part, Parts};
-use crate::protocol::wire::{EAGER_MAX, ENVELOPE, Envelope, Kind};
+use crate::protocol::wire::{EAGER_MAX, ENVELOPE_BYTES, Envelope, Kind};
 
 /// The calls.
 pub static OPS: abi::OpsRma = abi::OpsRma {
@@ -33,30 +33,30 @@ pub static OPS: abi::OpsRma = abi::OpsRma {
     injectdata: Some(injectdata),
 };
 
-/// What is to be read or written.
+/// A call.
 struct Access<'a> {
-    way: Way,
+    direction: Direction,
     parts: &'a [iovec],
     to: u64,
     remote: &'a [RmaIov],
     data: Option<u64>,
     context: Context,
-    /// `None`: the endpoint's.
+    /// `None`: the endpoint's flags apply.
     flags: Option<u64>,
-    /// No completion is told.
+    /// The operation reports no completion.
     injected: bool,
 }
 
-/// A peer whose memory is to be reached, held.
+/// A peer, held while its memory is accessed.
 pub struct Reached {
     /// The peer.
     pub peer: Peer,
     source: u32,
-    _held: Hold,
+    held: HeldTask,
 }
 
 impl Reached {
-    /// The one at this address.
+    /// Holds the peer at this address.
     pub fn new(object: &EndpointObject, to: u64) -> Result<Self, i32> {
         Self::reach(object, to).or_else(|error| {
             object.core.lock().seek(object.core.here, object.number, to, error)?;
@@ -75,42 +75,41 @@ impl Reached {
             let source = endpoint.source;
             (state.peer(object.number, to)?, source)
         };
-        let held = core.here.hold(peer.whom).ok_or(abi::ECONNRESET)?;
+        let held = core.here.hold(peer.task).ok_or(abi::ECONNRESET)?;
         if !peer.is_open() {
             return Err(abi::ECONNRESET);
         }
-        Ok(Self { peer, source, _held: held })
+        Ok(Self { peer, source, held })
     }
 
-    /// Counts at the target that its memory was read or written, if it wants to know: by its
-    /// endpoint, and by the regions' counters, whose addresses these are.
+    /// Counts an access in the counter of the target's endpoint, and in those of the regions, whose
+    /// addresses are `regions`.
     pub fn count(&self, here: &Here, was_read: bool, regions: &[u64]) {
-        let whom = self.peer.whom;
-        let of_endpoint = self.peer.head().remote_counts(here, whom, was_read);
-        let of_regions = regions.iter().filter_map(|&at| Counts::of(here, whom, at));
+        let of_endpoint = self.peer.head().remote_counts(here, &self.held, was_read);
+        let of_regions = regions.iter().filter_map(|&at| self.held.object::<Counts>(here, at));
         let mut counted = false;
         for counts in of_endpoint.into_iter().chain(of_regions) {
             counts.count(false);
             counted = true;
         }
         if counted {
-            self.peer.ring_bell();
+            self.peer.ring_doorbell();
         }
     }
 
-    /// Makes sure that data can be told to the target's queue. Error: no room.
-    pub fn announce(&self, here: &Here) -> Result<Announced<'_>, i32> {
+    /// Reserves room in the target's ring for a notice with data. Error: EAGAIN.
+    pub fn reserve(&self, here: &Here) -> Result<Notice<'_>, i32> {
         let mut sender = Sender::new(ticket(here.us), self.source);
-        let reserved = sender.reserve(&self.peer.ring, lines_of(ENVELOPE));
+        let reserved = sender.reserve(&self.peer.ring, lines_of(ENVELOPE_BYTES));
         let reserved = reserved.map_err(|_| abi::EAGAIN)?;
-        Ok(Announced { peer: &self.peer, sender, reserved, envelope: [0; ENVELOPE] })
+        Ok(Notice { peer: &self.peer, sender, reserved, envelope: [0; ENVELOPE_BYTES] })
     }
 
-    /// Tells ourselves that it is done. `wanted`: what the call's flags say; `None`: nothing.
+    /// Reports the completion. `wanted` is the call's flags; the outer `None`: no completion.
     pub fn complete(
         self,
         object: &EndpointObject,
-        way: Way,
+        direction: Direction,
         flags: u64,
         context: Context,
         wanted: Option<Option<u64>>,
@@ -120,36 +119,40 @@ impl Reached {
         let mut state = object.core.lock();
         let State { endpoints, queues, .. } = &mut *state;
         let endpoint = endpoints.get_mut(object.number).ok_or(abi::EINVAL)?;
-        let outlet = if way == Way::Pull { &endpoint.read } else { &endpoint.write };
-        let asked = |flags: Option<u64>| outlet.wants(flags.unwrap_or(endpoint.send_flags));
+        let binding = if direction == Direction::Pull { &endpoint.read } else { &endpoint.write };
+        let asked = |flags: Option<u64>| binding.wants(flags.unwrap_or(endpoint.send_flags));
         let wanted = wanted.is_some_and(asked);
         let context = context as usize;
-        outlet.complete(queues, Completion { context, flags, error, ..Default::default() }, wanted);
+        binding.complete(
+            queues,
+            Completion { context, flags, error, ..Default::default() },
+            wanted,
+        );
         Ok(())
     }
 }
 
-/// Data for the target's queue, for which there is room: sent when dropped. If nothing is told
-/// until then, the target drops it.
-pub struct Announced<'a> {
+/// A notice with data for the target's queue, in reserved room. It is sent when this is dropped.
+/// The target drops a notice that was not set.
+pub struct Notice<'a> {
     peer: &'a Peer,
     sender: Sender,
     reserved: Reserved,
-    envelope: [u8; ENVELOPE],
+    envelope: [u8; ENVELOPE_BYTES],
 }
 
-impl Announced<'_> {
-    /// So many bytes were written or changed.
-    pub fn tell(&mut self, kind: Kind, bytes: u64, data: u64) {
+impl Notice<'_> {
+    /// Sets the notice: `bytes` bytes were written or changed.
+    pub fn set(&mut self, kind: Kind, bytes: u64, data: u64) {
         self.envelope = Envelope::of(kind, bytes, Some(data)).bytes();
     }
 }
 
-impl Drop for Announced<'_> {
+impl Drop for Notice<'_> {
     fn drop(&mut self) {
         let Self { peer, sender, reserved, envelope } = self;
         sender.fill(&peer.ring, reserved, ring::Kind::Inline, &[envelope]);
-        peer.ring_bell();
+        peer.ring_doorbell();
     }
 }
 
@@ -163,7 +166,8 @@ impl Access<'_> {
         if self.injected && bytes > EAGER_MAX as u64 {
             return Err(abi::EMSGSIZE);
         }
-        let access = if self.way == Way::Pull { abi::REMOTE_READ } else { abi::REMOTE_WRITE };
+        let access =
+            if self.direction == Direction::Pull { abi::REMOTE_READ } else { abi::REMOTE_WRITE };
         let mut theirs = [Part::default(); PARTS];
         if self.remote.len() > PARTS {
             return Err(abi::EINVAL);
@@ -179,25 +183,28 @@ impl Access<'_> {
         if theirs.iter().map(|part| part.length).sum::<u64>() != bytes {
             return Err(abi::EINVAL);
         }
-        let copied = copy::copy(here, peer.whom, peer.is_far, self.way, ours.list(), theirs, bytes);
+        let copied =
+            copy::copy(here, peer.task, peer.is_far, self.direction, ours.list(), theirs, bytes);
         let error = copied.err().map_or(0, rustix::io::Errno::raw_os_error);
         if error == 0 {
-            // Where there is no room, all is done once more: others' messages shall not wait.
+            // Without room the program repeats the whole call. A retry here would block other
+            // messages.
             if let Some(data) = self.data {
-                reached.announce(here)?.tell(Kind::Written, bytes, data);
+                reached.reserve(here)?.set(Kind::Written, bytes, data);
             }
-            reached.count(here, self.way == Way::Pull, &counts[..self.remote.len()]);
+            reached.count(here, self.direction == Direction::Pull, &counts[..self.remote.len()]);
         }
-        let flags = abi::RMA | if self.way == Way::Pull { abi::READ } else { abi::WRITE };
+        let flags =
+            abi::RMA | if self.direction == Direction::Pull { abi::READ } else { abi::WRITE };
         let wanted = if self.injected { None } else { Some(self.flags) };
-        reached.complete(object, self.way, flags, self.context, wanted, error)
+        reached.complete(object, self.direction, flags, self.context, wanted, error)
     }
 }
 
 /// # Safety
-/// As libfabric's manual has it.
+/// As fi_rma(3) asks for: the endpoint is open, and the buffers stay until the completion.
 unsafe fn run(ep: Ep, access: &Access<'_>) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: this function's contract.
     let object = unsafe { endpoint_object::of(ep) };
     access.run(object).map_or_else(|error| -(error as ssize_t), |()| 0)
 }
@@ -206,13 +213,13 @@ fn length(parts: &[iovec]) -> usize {
     parts.iter().map(|part| part.iov_len).sum()
 }
 
-/// An access to one place.
+/// Accesses one range of the target's memory.
 ///
 /// # Safety
-/// As libfabric's manual has it.
+/// As fi_rma(3) asks for: the endpoint is open, and the buffers stay until the completion.
 unsafe fn one(
     ep: Ep,
-    way: Way,
+    direction: Direction,
     parts: &[iovec],
     to: u64,
     (addr, key): (u64, u64),
@@ -222,14 +229,21 @@ unsafe fn one(
     let remote = &[RmaIov { addr, len: length(parts), key }];
     let injected = context.is_none();
     let context = context.unwrap_or(std::ptr::null_mut());
-    // SAFETY: as the caller says.
-    unsafe { run(ep, &Access { way, parts, to, remote, data, context, flags: None, injected }) }
+    // SAFETY: this function's contract.
+    unsafe {
+        run(ep, &Access { direction, parts, to, remote, data, context, flags: None, injected })
+    }
 }
 
 /// # Safety
-/// As libfabric's manual has it.
-unsafe fn message(ep: Ep, way: Way, message: *const abi::MsgRma, flags: u64) -> ssize_t {
-    // SAFETY: as the caller says.
+/// As fi_rma(3) asks for: the endpoint is open, and the buffers stay until the completion.
+unsafe fn message(
+    ep: Ep,
+    direction: Direction,
+    message: *const abi::MsgRma,
+    flags: u64,
+) -> ssize_t {
+    // SAFETY: this function's contract.
     unsafe {
         let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let parts = list(message.msg_iov, message.iov_count);
@@ -237,7 +251,7 @@ unsafe fn message(ep: Ep, way: Way, message: *const abi::MsgRma, flags: u64) -> 
         let data = (flags & abi::REMOTE_CQ_DATA != 0).then_some(message.data);
         let (to, context) = (message.addr, message.context);
         let flags = Some(flags);
-        run(ep, &Access { way, parts, to, remote, data, context, flags, injected: false })
+        run(ep, &Access { direction, parts, to, remote, data, context, flags, injected: false })
     }
 }
 
@@ -252,8 +266,8 @@ unsafe extern "C" fn read(
     context: Context,
 ) -> ssize_t {
     let parts = &[part(buffer, length)];
-    // SAFETY: as libfabric's manual has it.
-    unsafe { one(ep, Way::Pull, parts, to, (address, key), None, Some(context)) }
+    // SAFETY: fi_rma(3): the endpoint is open, and the buffers stay until the completion.
+    unsafe { one(ep, Direction::Pull, parts, to, (address, key), None, Some(context)) }
 }
 
 unsafe extern "C" fn readv(
@@ -266,13 +280,13 @@ unsafe extern "C" fn readv(
     key: u64,
     context: Context,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
-    unsafe { one(ep, Way::Pull, list(parts, count), to, (address, key), None, Some(context)) }
+    // SAFETY: fi_rma(3): the endpoint is open, and the buffers stay until the completion.
+    unsafe { one(ep, Direction::Pull, list(parts, count), to, (address, key), None, Some(context)) }
 }
 
 unsafe extern "C" fn readmsg(ep: Ep, msg: *const abi::MsgRma, flags: u64) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
-    unsafe { message(ep, Way::Pull, msg, flags) }
+    // SAFETY: fi_rma(3): the endpoint is open, and the buffers stay until the completion.
+    unsafe { message(ep, Direction::Pull, msg, flags) }
 }
 
 unsafe extern "C" fn write(
@@ -286,8 +300,8 @@ unsafe extern "C" fn write(
     context: Context,
 ) -> ssize_t {
     let parts = &[part(buffer, length)];
-    // SAFETY: as libfabric's manual has it.
-    unsafe { one(ep, Way::Push, parts, to, (address, key), None, Some(context)) }
+    // SAFETY: fi_rma(3): the endpoint is open, and the buffers stay until the completion.
+    unsafe { one(ep, Direction::Push, parts, to, (address, key), None, Some(context)) }
 }
 
 unsafe extern "C" fn writev(
@@ -300,13 +314,13 @@ unsafe extern "C" fn writev(
     key: u64,
     context: Context,
 ) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
-    unsafe { one(ep, Way::Push, list(parts, count), to, (address, key), None, Some(context)) }
+    // SAFETY: fi_rma(3): the endpoint is open, and the buffers stay until the completion.
+    unsafe { one(ep, Direction::Push, list(parts, count), to, (address, key), None, Some(context)) }
 }
 
 unsafe extern "C" fn writemsg(ep: Ep, msg: *const abi::MsgRma, flags: u64) -> ssize_t {
-    // SAFETY: as libfabric's manual has it.
-    unsafe { message(ep, Way::Push, msg, flags) }
+    // SAFETY: fi_rma(3): the endpoint is open, and the buffers stay until the completion.
+    unsafe { message(ep, Direction::Push, msg, flags) }
 }
 
 unsafe extern "C" fn inject(
@@ -318,8 +332,8 @@ unsafe extern "C" fn inject(
     key: u64,
 ) -> ssize_t {
     let parts = &[part(buffer, length)];
-    // SAFETY: as libfabric's manual has it.
-    unsafe { one(ep, Way::Push, parts, to, (address, key), None, None) }
+    // SAFETY: fi_rma(3): the endpoint is open, and the buffers stay until the completion.
+    unsafe { one(ep, Direction::Push, parts, to, (address, key), None, None) }
 }
 
 unsafe extern "C" fn writedata(
@@ -334,8 +348,8 @@ unsafe extern "C" fn writedata(
     context: Context,
 ) -> ssize_t {
     let parts = &[part(buffer, length)];
-    // SAFETY: as libfabric's manual has it.
-    unsafe { one(ep, Way::Push, parts, to, (address, key), Some(data), Some(context)) }
+    // SAFETY: fi_rma(3): the endpoint is open, and the buffers stay until the completion.
+    unsafe { one(ep, Direction::Push, parts, to, (address, key), Some(data), Some(context)) }
 }
 
 unsafe extern "C" fn injectdata(
@@ -348,6 +362,6 @@ unsafe extern "C" fn injectdata(
     key: u64,
 ) -> ssize_t {
     let parts = &[part(buffer, length)];
-    // SAFETY: as libfabric's manual has it.
-    unsafe { one(ep, Way::Push, parts, to, (address, key), Some(data), None) }
+    // SAFETY: fi_rma(3): the endpoint is open, and the buffers stay until the completion.
+    unsafe { one(ep, Direction::Push, parts, to, (address, key), Some(data), None) }
 }

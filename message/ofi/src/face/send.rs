@@ -1,4 +1,4 @@
-//! Sends: a short message travels in the receiver's ring, a large one is offered there.
+//! Sends: an eager message travels in the receiver's ring, a large one by rendezvous.
 
 use libc::{iovec, ssize_t};
 use sync::pieces;
@@ -9,14 +9,15 @@ use crate::engine::completion::{Completion, kind_flag};
 use crate::engine::port::Peer;
 use crate::engine::progress::Work;
 use crate::engine::space::{Here, ticket};
-use crate::engine::state::{self, Core, Endpoint, Placing, Sent, State};
+use crate::engine::state::{self, ClaimedSend, Core, Endpoint, PendingSend, State};
 use crate::engine::transfer::Help;
 use crate::face::args::{answer, list};
 use crate::face::endpoint_object::EndpointObject;
 use crate::protocol::parts::{PARTS, Parts};
-use crate::protocol::wire::{EAGER_MAX, ENVELOPE, Envelope, Kind, OFFER, Offer};
+use crate::protocol::posted::Claimed;
+use crate::protocol::wire::{EAGER_MAX, ENVELOPE_BYTES, Envelope, Kind, RTS_BYTES, Rts};
 
-/// Flags of a call that has none: the endpoint's flags apply.
+/// Flags of a call without flags: the endpoint's flags apply.
 pub const DEFAULTS: u64 = u64::MAX;
 
 /// Number of further polls for the receive of a large message, if the last message found its
@@ -42,7 +43,7 @@ pub struct Sending<'a> {
     pub injected: bool,
 }
 
-/// What the flags and the endpoint say of a message.
+/// The properties of a message by its call and its endpoint.
 struct Terms {
     length: usize,
     completion: Completion,
@@ -54,7 +55,7 @@ impl Sending<'_> {
     /// Sends the message.
     ///
     /// # Safety
-    /// The parts are the program's, and stay until the completion.
+    /// The parts are readable buffers of the program's, which stay until the completion.
     #[inline]
     pub unsafe fn send(&self, object: &EndpointObject) -> Result {
         let core = &*object.core;
@@ -71,14 +72,14 @@ impl Sending<'_> {
         if injected && length > EAGER_MAX {
             return Err(abi::EMSGSIZE);
         }
-        let held = match endpoint.has_last(core.here, peer.whom) {
+        let held = match endpoint.hold_last(core.here, peer.task) {
             true => None,
-            false => Some(core.here.hold(peer.whom).ok_or(abi::ECONNRESET)?),
+            false => Some(core.here.hold(peer.task).ok_or(abi::ECONNRESET)?),
         };
         if !peer.is_open() {
             return Err(abi::ECONNRESET);
         }
-        // A completion at the delivery needs a record, which comes back then.
+        // The completion at the delivery comes when the record returns, so such a message has one.
         let waits = flags & (abi::DELIVERY_COMPLETE | abi::MATCH_COMPLETE) != 0 && !self.injected;
         let completion = Completion {
             context: self.context as usize,
@@ -88,10 +89,10 @@ impl Sending<'_> {
         let wanted = !self.injected && endpoint.send.wants(flags);
         let sent = if length > EAGER_MAX || waits && !injected {
             let terms = Terms { length, completion, wanted };
-            self.offer(core, object.number, endpoint, peer, terms, held.is_none())
+            self.send_rendezvous(core, object.number, endpoint, peer, terms, held.is_none())
         } else {
-            // SAFETY: this function's contract.
-            let sent = unsafe { self.send_short(core.here, endpoint, peer, length) };
+            // SAFETY: this function's contract, and `length` is the length of all parts.
+            let sent = unsafe { self.send_eager(core.here, endpoint, peer, length) };
             sent.map(|()| {
                 endpoint.send.complete(queues, completion, wanted);
                 None
@@ -109,12 +110,12 @@ impl Sending<'_> {
         }
     }
 
-    /// Sends a message in the receiver's ring. Error: EAGAIN without room, EINVAL.
+    /// Sends an eager message. Error: EAGAIN without room, EINVAL.
     ///
     /// # Safety
-    /// As for `send`, of `length` bytes.
+    /// As for `send`. All parts have `length` bytes.
     #[inline]
-    unsafe fn send_short(
+    unsafe fn send_eager(
         &self,
         here: &Here,
         endpoint: &Endpoint,
@@ -123,12 +124,12 @@ impl Sending<'_> {
     ) -> Result {
         let mut sender = Sender::new(ticket(here.us), endpoint.source);
         let bytes = Envelope::of(self.kind, self.tag, self.data).bytes();
-        // SAFETY: the parts are the program's, by this function's contract.
+        // SAFETY: a readable buffer of the program's, by this function's contract.
         let piece = |part: &iovec| unsafe { list(part.iov_base.cast(), part.iov_len) };
         let mut pieces: [&[u8]; 1 + PARTS] = [&[]; 1 + PARTS];
         let places = pieces.get_mut(1..=self.parts.len()).ok_or(abi::EINVAL)?;
         places.iter_mut().zip(self.parts).for_each(|(place, part)| *place = piece(part));
-        let reserved = sender.reserve(&peer.ring, lines_of(ENVELOPE + length));
+        let reserved = sender.reserve(&peer.ring, lines_of(ENVELOPE_BYTES + length));
         let reserved = reserved.map_err(|_| abi::EAGAIN)?;
         match self.parts {
             [one] => sender.fill(&peer.ring, &reserved, ring::Kind::Inline, &[&bytes, piece(one)]),
@@ -139,15 +140,15 @@ impl Sending<'_> {
             }
         };
         peer.queued = reserved.number().wrapping_add(1);
-        peer.ring_bell();
+        peer.ring_doorbell();
         Ok(())
     }
 
-    /// Offers a large message: the ring carries only where it lies. Returns the copy, if the
-    /// message has found its receive. Error: EAGAIN without room, EINVAL. `lasting`: the peer stays
-    /// held after this call.
+    /// Sends a request to send a large message. Returns the copy to make, if the message has
+    /// claimed its receive. `lasting`: the peer stays held after this call. Error: EAGAIN without
+    /// room, EINVAL.
     #[inline(never)]
-    fn offer(
+    fn send_rendezvous(
         &self,
         core: &Core,
         number: usize,
@@ -157,68 +158,71 @@ impl Sending<'_> {
         lasting: bool,
     ) -> Result<Option<Work>> {
         let Terms { length, completion, wanted } = terms;
-        let ticket = ticket(core.here.us);
-        let mut sender = Sender::new(ticket, endpoint.source);
+        let mut sender = Sender::new(ticket(core.here.us), endpoint.source);
         let parts = Parts::of(self.parts).ok_or(abi::EINVAL)?;
         let in_parts = parts.list().len() != 1;
-        let table = &peer.head().posted.table;
-        // With its receive found, we begin to copy; that needs a lasting hold.
+        // A sender that claims the receive copies the message, and needs a lasting hold for that.
         let is_long = (pieces::BYTES_MIN..=pieces::BYTES_MAX).contains(&(length as u64));
-        let looks = is_long && !in_parts && peer.is_alone && lasting;
-        if looks {
-            table.prepare();
+        let may_claim = is_long && !in_parts && peer.is_alone && lasting;
+        if may_claim {
+            peer.head().posted.table.prepare();
         }
-        let reserved = sender.reserve(&peer.ring, lines_of(ENVELOPE + OFFER));
+        let reserved = sender.reserve(&peer.ring, lines_of(ENVELOPE_BYTES + RTS_BYTES));
         let reserved = reserved.map_err(|_| abi::EAGAIN)?;
-        let look = || {
-            let has_taken = looks && table.has_taken(peer.queued);
-            has_taken.then(|| table.claim(self.kind, endpoint.source, self.tag, ticket)).flatten()
-        };
-        let mut claimed = look();
-        if looks {
-            if peer.finds && claimed.is_none() {
-                claimed = (0..POLLS).find_map(|_| {
-                    (0..PAUSES).for_each(|_| std::hint::spin_loop());
-                    look()
-                });
-            }
-            peer.finds = claimed.is_some();
-        }
+        let claimed = if may_claim { self.claim(core.here, endpoint.source, peer) } else { None };
         let work = claimed.map(|claimed| {
             let bytes = claimed.length.min(length as u64);
-            let help = Help::placed(&claimed, *peer, parts.address(), bytes);
-            let (whom, shares, is_helped) = (peer.whom, help.shares, true);
-            let placing = Placing { whom, shares, completion, wanted, is_helped };
-            Work::Place(number, endpoint.placing.add(placing), help)
+            let help = Help::claimed(&claimed, *peer, parts.address(), bytes);
+            let (task, shares, is_helped) = (peer.task, help.shares, true);
+            let send = ClaimedSend { task, shares, completion, wanted, is_helped };
+            Work::Claimed(number, endpoint.claimed_sends.add(send), help)
         });
         let at = match work {
             Some(_) => endpoint.port.address(),
-            None => self.record(endpoint, *peer, parts, completion, wanted),
+            None => self.make_record(endpoint, *peer, parts, completion, wanted),
         };
-        let offer = Offer {
+        let rts = Rts {
             at,
             address: parts.address(),
             length: length as u64,
             generation: core.here.us.generation,
-            slot: claimed.map_or(0, |claimed| claimed.place.slot() as u32),
+            slot: claimed.map_or(0, |claimed| claimed.slot_use.slot() as u32),
         };
         let envelope = Envelope {
-            is_offer: true,
+            is_rts: true,
             in_parts,
-            is_placed: claimed.is_some(),
+            is_claimed: claimed.is_some(),
             ..Envelope::of(self.kind, self.tag, self.data)
         };
-        let bytes: [&[u8]; 2] = [&envelope.bytes(), &offer.bytes()];
+        let bytes: [&[u8]; 2] = [&envelope.bytes(), &rts.bytes()];
         sender.fill(&peer.ring, &reserved, ring::Kind::Inline, &bytes);
-        peer.ring_bell();
+        peer.ring_doorbell();
         if work.is_none() {
             peer.queued = reserved.number().wrapping_add(1);
         }
         Ok(work)
     }
 
-    /// Makes the record of a message that has not found its receive. Returns its address.
-    fn record(
+    /// Claims the receive of a large message, if it is in the peer's table.
+    fn claim(&self, here: &Here, source: u32, peer: &mut Peer) -> Option<Claimed> {
+        let table = &peer.head().posted.table;
+        let look = || {
+            let has_taken = table.has_taken(peer.queued);
+            has_taken.then(|| table.claim(self.kind, source, self.tag, ticket(here.us))).flatten()
+        };
+        let mut claimed = look();
+        if claimed.is_none() && peer.finds {
+            claimed = (0..POLLS).find_map(|_| {
+                (0..PAUSES).for_each(|_| std::hint::spin_loop());
+                look()
+            });
+        }
+        peer.finds = claimed.is_some();
+        claimed
+    }
+
+    /// Makes the record of a message that has not claimed its receive. Returns its address.
+    fn make_record(
         &self,
         endpoint: &mut Endpoint,
         peer: Peer,
@@ -227,16 +231,18 @@ impl Sending<'_> {
         wanted: bool,
     ) -> u64 {
         let port = endpoint.port.address();
-        let mut record = endpoint.records.pop().unwrap_or_default();
-        let at = std::ptr::from_mut(&mut *record);
+        let record = endpoint.records.pop().unwrap_or_default();
+        let at = std::ptr::from_ref(&*record) as u64;
         let (completion, is_helped, done) = (Some(completion), false, None);
-        let number = endpoint.sent.add(Sent { record, peer, completion, wanted, is_helped, done });
-        // SAFETY: `at` is the box in `sent`, which no other task knows before the offer is sent.
-        unsafe { (*at).begin(number as u64, port, parts) };
-        at as u64
+        let send = PendingSend { record, peer, completion, wanted, is_helped, done };
+        let number = endpoint.pending.add(send);
+        if let Some(send) = endpoint.pending.get_mut(number) {
+            send.record.begin(number as u64, port, parts);
+        }
+        at
     }
 
-    /// Sends the message after this error, if its peer is now found by name.
+    /// Sends the message again after `error`, if the peer is now found by its name.
     ///
     /// # Safety
     /// As for `send`.
@@ -255,7 +261,7 @@ impl Sending<'_> {
     }
 }
 
-/// The receiver has no room, and may need our processor.
+/// Returns EAGAIN: the receiver has no room, and may need the processor.
 #[cold]
 fn full(here: &Here) -> i32 {
     if here.is_crowded() {

@@ -1,5 +1,5 @@
-//! What programs wait for: the wait objects of completion queues and counters, and wait sets, by
-//! which a thread sleeps until one of several queues and counters has news.
+//! Wait objects of completion queues and counters, and wait sets. By a wait set, a thread sleeps
+//! until one of several queues and counters has news.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ pub struct Waiters {
 /// The wait object of a queue or counter.
 #[derive(Debug)]
 pub struct WaitObject {
-    /// FI_WAIT_UNSPEC and so on.
+    /// The kind of wait object (FI_WAIT_UNSPEC etc.).
     object: u32,
     /// Its own descriptor, from the first FI_GETWAIT on.
     own: OnceLock<(Arc<Descriptor>, Watcher)>,
@@ -32,11 +32,11 @@ pub struct WaitObject {
 }
 
 impl WaitObject {
-    /// Makes what the attributes of a queue or counter ask for. `has_news` says without a lock
-    /// whether the queue or counter is worth a look. Error: EINVAL, ENOSYS, ENOMEM.
+    /// Makes the wait object that the attributes of a queue or counter ask for. `has_news` returns
+    /// true, without a lock, if the queue or counter may have news. Error: EINVAL, ENOSYS, ENOMEM.
     ///
     /// # Safety
-    /// `set` is null or an open wait set of ours.
+    /// `set` is NULL or an open wait set of this provider.
     pub unsafe fn new(
         object: u32,
         set: *mut abi::FidWait,
@@ -47,11 +47,13 @@ impl WaitObject {
             abi::WAIT_NONE | abi::WAIT_UNSPEC | abi::WAIT_FD | abi::WAIT_YIELD => None,
             abi::WAIT_SET if set.is_null() => return Err(abi::EINVAL),
             abi::WAIT_SET => {
-                // SAFETY: not null, so an open wait set by this function's contract.
+                // SAFETY: not NULL, so an open wait set by this function's contract.
                 let waiters = unsafe { of(set) }.waiters.clone();
                 let watcher = match &waiters.descriptor {
                     Some(descriptor) => Some(
-                        descriptor.watch(core, |core| &core.bell, has_news).ok_or(abi::ENOMEM)?,
+                        descriptor
+                            .watch(core, |core| &core.doorbell, has_news)
+                            .ok_or(abi::ENOMEM)?,
                     ),
                     None => None,
                 };
@@ -65,10 +67,10 @@ impl WaitObject {
     /// Adds the queue or counter to its wait set, if it has one.
     ///
     /// # Safety
-    /// An open queue or counter of ours, which calls `leave` before it is freed.
+    /// `fid` and `object` are an open queue or counter, which calls `leave` before it is freed.
     pub unsafe fn enter(&self, fid: *mut abi::Fid, object: &dyn Pollable) {
         if let Some((waiters, _)) = &self.set {
-            // SAFETY: this function's contract.
+            // SAFETY: the object stays until `leave`, by this function's contract.
             let added = unsafe { waiters.members.add(fid, object) };
             added.expect("a new queue or counter is in no set");
         }
@@ -84,7 +86,7 @@ impl WaitObject {
     /// Answers fi_control(3): FI_GETWAIT and FI_GETWAITOBJ. `has_news` as for `new`.
     ///
     /// # Safety
-    /// `argument` is where the command says that its result goes.
+    /// `argument` may be written with the result of the command.
     pub unsafe fn control(
         &self,
         command: c_int,
@@ -113,7 +115,7 @@ impl WaitObject {
         }
         if self.own.get().is_none() {
             let descriptor = Descriptor::new()?;
-            let watcher = descriptor.watch(core, |core| &core.bell, has_news)?;
+            let watcher = descriptor.watch(core, |core| &core.doorbell, has_news)?;
             // fi_poll(3) asks callers to serialize FI_GETWAIT; a second thread's is dropped.
             let _ = self.own.set((descriptor, watcher));
         }
@@ -131,7 +133,7 @@ impl WaitObject {
 /// Answers FI_GETWAIT and FI_GETWAITOBJ.
 ///
 /// # Safety
-/// `argument` is where the command says that its result goes.
+/// `argument` is NULL or may be written with the result of the command.
 unsafe fn answer(
     command: c_int,
     argument: *mut c_void,
@@ -154,7 +156,7 @@ unsafe fn answer(
     0
 }
 
-/// libfabric's object.
+/// libfabric's object, with our part behind it.
 #[repr(C)]
 struct WaitSet {
     fid: abi::FidWait,
@@ -171,7 +173,7 @@ pub unsafe extern "C" fn open(
     attr: *mut abi::WaitAttr,
     set: *mut *mut abi::FidWait,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: fi_wait_open(3): NULL, or attributes that the caller has filled in.
     let Some(attr) = (unsafe { attr.as_ref() }) else { return -abi::EINVAL };
     if attr.flags != 0 {
         return -abi::EINVAL;
@@ -189,40 +191,42 @@ pub unsafe extern "C" fn open(
     let fid = abi::Fid { fclass: abi::CLASS_WAIT as size_t, context, ops: &FID };
     let waiters = Arc::new(Waiters { members: Members::default(), object, descriptor });
     let made = WaitSet { fid: abi::FidWait { fid, ops: &OPS }, waiters };
-    // SAFETY: the caller waits for it there.
+    // SAFETY: fi_wait_open(3) lets us write the set there.
     unsafe { set.write(Box::into_raw(Box::new(made)).cast()) };
     0
 }
 
+/// Returns our object.
+///
 /// # Safety
-/// An open wait set of ours.
+/// `set` is an open wait set of this provider.
 unsafe fn of<'a>(set: *mut abi::FidWait) -> &'a WaitSet {
-    // SAFETY: its fid is its first member.
+    // SAFETY: `open` has made a `WaitSet`, whose fid is its first field.
     unsafe { &*set.cast::<WaitSet>() }
 }
 
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
-    // SAFETY: an open wait set of ours.
+    // SAFETY: fi_close(3): an open wait set of this provider.
     if !unsafe { of(fid.cast()) }.waiters.members.is_empty() {
         return -abi::EBUSY;
     }
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` has made the set with `Box::into_raw`, and fi_close(3) is called once.
     drop(unsafe { Box::from_raw(fid.cast::<WaitSet>()) });
     0
 }
 
 unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut c_void) -> c_int {
-    // SAFETY: an open wait set of ours, and the caller's place for the result.
+    // SAFETY: fi_control(3): an open wait set of this provider, and a place for the result.
     unsafe {
         let waiters = &of(fid.cast()).waiters;
         answer(command, argument, waiters.object, waiters.descriptor.as_ref())
     }
 }
 
-/// fi_trywait(3) of a wait set: arms its descriptor. Returns whether a thread may sleep.
+/// fi_trywait(3) of a wait set: arms its descriptor. Returns true if a thread may sleep.
 ///
 /// # Safety
-/// An open wait set of ours.
+/// `set` is an open wait set of this provider.
 pub unsafe fn try_wait(set: *mut abi::FidWait) -> bool {
     // SAFETY: this function's contract.
     let waiters = unsafe { &of(set).waiters };
@@ -232,11 +236,11 @@ pub unsafe fn try_wait(set: *mut abi::FidWait) -> bool {
     waiters.members.is_quiet()
 }
 
-/// fi_wait(3): waits until one of the set has news.
+/// fi_wait(3): waits until a member of the set has news.
 unsafe extern "C" fn wait(set: *mut abi::FidWait, timeout: c_int) -> c_int {
-    // SAFETY: libfabric's caller keeps to fi_wait(3).
+    // SAFETY: fi_wait(3): an open wait set of this provider.
     let waiters = unsafe { of(set) }.waiters.clone();
-    // Messages to other domains wake nobody in this one, but none sleeps for long.
+    // Messages to members of other domains do not wake this thread, but no sleep is long.
     let Some(core) = waiters.members.core() else { return -abi::EINVAL };
     let until = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
     let found = core.wait(until, || {

@@ -1,20 +1,22 @@
-//! Numbers that no single instruction changes: complex ones, and C's long double. Who changes or
-//! reads one has the target's lock for such numbers, so they are atomic with each other's
-//! operations, but not with the target's own instructions. A task that is killed just then may
-//! leave one half written.
+//! Numbers that no single instruction can change: complex numbers, and C's long double.
+//!
+//! An operation takes the target's lock for such numbers. So operations are atomic with each other,
+//! but not with the target's own instructions. A task that is killed meanwhile may leave a number
+//! half written.
 
 use std::arch::asm;
 use std::cmp::Ordering;
 
 use crate::abi;
 
-/// The longest: two of long double.
+/// The bytes of a number. The longest is a complex number of two long doubles.
 pub type Bytes = [u8; 32];
 
-/// What becomes of a number, by an operand and what it is compared with; `None`: no such operation.
+/// An operation: its number, the old value, the operand, and the value to compare with. `None`: the
+/// type has no such operation.
 pub type Change = fn(u32, &Bytes, &Bytes, &Bytes) -> Option<Bytes>;
 
-/// How numbers of this type change, their bytes, and what their addresses are multiples of.
+/// Returns the operations, the size and the alignment of a type.
 pub fn numbers(datatype: u32) -> Option<(Change, usize, usize)> {
     Some(match datatype {
         abi::FLOAT_COMPLEX => (complex::<f32>, 8, 4),
@@ -27,7 +29,7 @@ pub fn numbers(datatype: u32) -> Option<(Change, usize, usize)> {
 
 /// A part of a complex number.
 trait Real: Copy {
-    /// From one end of this to the next one's.
+    /// Number of bytes from one part to the next.
     const BYTES: usize;
     fn read(bytes: &[u8]) -> Self;
     fn write(self, bytes: &mut [u8]);
@@ -76,12 +78,12 @@ floats!(f32, f64);
 #[derive(Debug, Clone, Copy)]
 struct LongDouble([u8; 10]);
 
-/// `$left $operation $right`, by the processor's unit for 80 bits.
+/// Computes `$left $operation $right` in the x87 unit.
 macro_rules! x87 {
     ($operation:literal, $left:expr, $right:expr) => {{
         let mut result = LongDouble([0; 10]);
-        // SAFETY: reads and writes ten bytes each, and leaves the unit's stack as it was: empty, as
-        // the ABI has it between functions.
+        // SAFETY: the code reads and writes ten bytes each. It leaves the register stack empty, as
+        // the ABI requires between functions.
         unsafe {
             asm!(
                 "fld tbyte ptr [{left}]",
@@ -120,7 +122,8 @@ impl Real for LongDouble {
     }
     fn compare(self, other: Self) -> Option<Ordering> {
         let (unordered, below, equal): (u8, u8, u8);
-        // SAFETY: as above.
+        // SAFETY: the code reads ten bytes each. It leaves the register stack empty, as the ABI
+        // requires between functions.
         unsafe {
             asm!(
                 "fld tbyte ptr [{right}]",
@@ -148,7 +151,7 @@ impl Real for LongDouble {
         }
     }
     fn truth(is: bool) -> Self {
-        // The exponent's bias is 0x3fff, and the mantissa's first bit stands there.
+        // The exponent's bias is 0x3fff, and the mantissa has its leading bit.
         let (exponent, mantissa) = if is { (0x3fff, 1u64 << 63) } else { (0u16, 0) };
         let mut bytes = [0; 10];
         bytes[..8].copy_from_slice(&mantissa.to_le_bytes());
@@ -163,7 +166,7 @@ fn written<N: Real>(parts: &[N]) -> Option<Bytes> {
     Some(bytes)
 }
 
-/// Of long double numbers.
+/// Executes an operation on long double numbers.
 fn real(op: u32, old: &Bytes, operand: &Bytes, compare: &Bytes) -> Option<Bytes> {
     use Ordering::{Equal, Greater, Less};
     let [was, by, with] = [old, operand, compare].map(|bytes| LongDouble::read(bytes));
@@ -190,7 +193,7 @@ fn real(op: u32, old: &Bytes, operand: &Bytes, compare: &Bytes) -> Option<Bytes>
     }
 }
 
-/// Of complex numbers, which are not in any order.
+/// Executes an operation on complex numbers, which have no order.
 fn complex<N: Real>(op: u32, old: &Bytes, operand: &Bytes, compare: &Bytes) -> Option<Bytes> {
     let parts = |bytes: &Bytes| [N::read(bytes), N::read(&bytes[N::BYTES..])];
     let [was, by, with] = [old, operand, compare].map(parts);
@@ -215,23 +218,23 @@ fn complex<N: Real>(op: u32, old: &Bytes, operand: &Bytes, compare: &Bytes) -> O
     }
 }
 
-/// What is there.
+/// Returns a number.
 ///
 /// # Safety
-/// A number of `size` bytes is there.
+/// `at` has `size` readable bytes; `size` is at most 32.
 pub unsafe fn load(at: u64, size: usize) -> Bytes {
     let mut bytes = Bytes::default();
-    // SAFETY: as the caller says; none has more bytes.
+    // SAFETY: both have `size` bytes, by this function's contract.
     unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), size) };
     bytes
 }
 
-/// Writes a number there.
+/// Writes a number.
 ///
 /// # Safety
-/// There is room for `size` bytes.
+/// `at` has room for `size` bytes; `size` is at most 32.
 pub unsafe fn store(at: u64, size: usize, bytes: &Bytes) {
-    // SAFETY: as the caller says.
+    // SAFETY: both have `size` bytes, by this function's contract.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, size) };
 }
 
@@ -241,7 +244,7 @@ mod tests {
 
     fn long(number: f64) -> LongDouble {
         let mut made = LongDouble([0; 10]);
-        // SAFETY: reads eight bytes and writes ten.
+        // SAFETY: the code reads eight bytes and writes ten.
         unsafe {
             asm!(
                 "fld qword ptr [{from}]",
@@ -259,7 +262,7 @@ mod tests {
         written(parts).expect("always")
     }
 
-    /// What each operation makes of 6, with 3, compared with 6: as of the numbers that are words.
+    /// The operand is 3, the old value and the value to compare with are 6, as in `number`.
     #[test]
     fn operations_are_what_their_names_say() {
         let of = |number: f64| bytes(&[long(number)]);
@@ -272,7 +275,7 @@ mod tests {
         let nan = of(f64::NAN);
         assert_eq!(real(abi::CSWAP, &nan, &three, &nan), Some(nan));
         assert_eq!(real(abi::CSWAP_NE, &nan, &three, &nan), Some(three));
-        // More than a double has.
+        // A long double has a longer mantissa than a double.
         let tiny = long(2.0).product(long(2f64.powi(-64)));
         let sum = long(1.0).sum(tiny);
         assert_eq!(sum.compare(long(1.0)), Some(Ordering::Greater));

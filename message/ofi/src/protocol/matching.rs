@@ -1,16 +1,15 @@
-//! Where receives and messages meet: two queues, one of receives that wait for a message, one
-//! of messages that nobody has asked for yet. Pure; the bodies of messages are whatever the
-//! caller says.
+//! Matching: the queue of posted receives, and the queue of unexpected messages. The caller chooses
+//! the type of a message's body.
 //!
-//! A message takes the oldest receive that it fits, a receive the oldest message.
+//! A message matches the oldest receive that fits, and a receive matches the oldest message.
 
 use std::collections::VecDeque;
 
 use crate::protocol::parts::{Part, Parts};
-use crate::protocol::place::Place;
 use crate::protocol::receive::{Receive, fits};
+use crate::protocol::slot_use::SlotUse;
 
-/// Where more receives than this wait, no more are published: to compare them would take long.
+/// With more receives than this, no more are published: the comparison would take too long.
 const SEARCH_MAX: usize = 128;
 
 impl Receive {
@@ -18,13 +17,13 @@ impl Receive {
         fits(tag, self.tag, self.ignore) && self.source.is_none_or(|only| only == source)
     }
 
-    /// Whether there are messages that fit both.
+    /// Returns true if a message can fit both.
     fn overlaps(&self, other: &Self) -> bool {
         let differs = self.source.zip(other.source).is_some_and(|(one, other)| one != other);
         fits(self.tag, other.tag, self.ignore | other.ignore) && !differs
     }
 
-    /// Takes room for a message. Whether that was the last.
+    /// Takes room for a message.
     fn take(&mut self, length: u64) -> Match {
         let mut taken = Match {
             context: self.context,
@@ -34,6 +33,7 @@ impl Receive {
             last: true,
         };
         if self.multiple != 0 {
+            debug_assert_eq!(self.buffer.list().len(), 1, "a receive of several messages");
             let Part { address, length: room } = self.buffer.first();
             let length = length.min(room);
             taken.buffer = Parts::one(address, length);
@@ -44,67 +44,67 @@ impl Receive {
     }
 }
 
-/// What of a receive one message gets.
+/// The part of a receive that one message gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Match {
-    /// What its completion gives back.
+    /// The context of its completion.
     pub context: usize,
-    /// Where to.
+    /// The buffer.
     pub buffer: Parts,
-    /// A completion is wanted.
+    /// The receive asks for a completion.
     pub completes: bool,
-    /// The receive takes several messages,
+    /// The receive takes several messages.
     pub multiple: bool,
-    /// and this is its last.
+    /// The receive takes no further message.
     pub last: bool,
 }
 
-/// What is known of a message.
+/// The properties of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// Who has sent it.
+    /// The sender's source number.
     pub source: u32,
-    /// Its tag; 0 where there are none.
+    /// The tag; 0 without tags.
     pub tag: u64,
     /// Data for the completion.
     pub data: Option<u64>,
-    /// Its bytes.
+    /// Number of bytes.
     pub length: u64,
 }
 
-/// A message that nobody has asked for.
+/// An unexpected message.
 #[derive(Debug)]
 struct Message<B> {
     head: Head,
     body: B,
-    /// Whoever has claimed it, by the context.
+    /// Context of the receive that has claimed it (FI_CLAIM).
     claim: Option<usize>,
 }
 
-/// Both queues.
+/// The two queues.
 #[derive(Debug)]
 pub struct Matching<B> {
     receives: VecDeque<Receive>,
-    messages: VecDeque<Message<B>>,
+    unexpected: VecDeque<Message<B>>,
 }
 
 impl<B> Default for Matching<B> {
     fn default() -> Self {
-        Self { receives: VecDeque::new(), messages: VecDeque::new() }
+        Self { receives: VecDeque::new(), unexpected: VecDeque::new() }
     }
 }
 
 impl<B> Matching<B> {
-    /// The receive that a message gets. One that is published must be withdrawn; if it cannot
-    /// be, it is another message's.
+    /// Finds the receive for a message. `withdraw` withdraws a published receive. It returns false
+    /// if a sender has claimed the receive, which then belongs to another message.
     #[inline]
     pub fn arrive(
         &mut self,
         head: &Head,
-        mut withdraw: impl FnMut(Place) -> bool,
+        mut withdraw: impl FnMut(SlotUse) -> bool,
     ) -> Option<Match> {
         let fits = |receive: &Receive| {
-            receive.fits(head.source, head.tag) && receive.place.is_none_or(&mut withdraw)
+            receive.fits(head.source, head.tag) && receive.slot_use.is_none_or(&mut withdraw)
         };
         let at = self.receives.iter().position(fits)?;
         let taken = self.receives[at].take(head.length);
@@ -114,67 +114,71 @@ impl<B> Matching<B> {
         Some(taken)
     }
 
-    /// The receive in this slot, which a sender has claimed for a message.
-    pub fn placed(&mut self, slot: usize, length: u64) -> Option<(Match, Place)> {
-        let is_there = |receive: &Receive| receive.place.is_some_and(|place| place.slot() == slot);
+    /// Takes the receive in this slot, which a sender has claimed for a message.
+    pub fn take_claimed(&mut self, slot: usize, length: u64) -> Option<(Match, SlotUse)> {
+        let is_there =
+            |receive: &Receive| receive.slot_use.is_some_and(|slot_use| slot_use.slot() == slot);
         let at = self.receives.iter().position(is_there)?;
         let mut receive = self.receives.remove(at)?;
-        Some((receive.take(length), receive.place?))
+        debug_assert_eq!(receive.multiple, 0, "only receives of one message are published");
+        Some((receive.take(length), receive.slot_use?))
     }
 
-    /// Publishes the receive that was posted last, if no older one that is not published can
-    /// get one of its messages.
-    pub fn publish(&mut self, publish: impl FnOnce(&Receive) -> Option<Place>) {
+    /// Publishes the receive that was posted last. It stays unpublished if an older receive that is
+    /// not published could match one of its messages.
+    pub fn publish(&mut self, publish: impl FnOnce(&Receive) -> Option<SlotUse>) {
         if self.receives.len() > SEARCH_MAX {
             return;
         }
         let Some(mut last) = self.receives.pop_back() else { return };
-        let hides = |older: &Receive| older.place.is_none() && older.overlaps(&last);
+        debug_assert!(last.slot_use.is_none(), "a receive is published once");
+        let hides = |older: &Receive| older.slot_use.is_none() && older.overlaps(&last);
         if !self.receives.iter().any(hides) {
-            last.place = publish(&last);
+            last.slot_use = publish(&last);
         }
         self.receives.push_back(last);
     }
 
-    /// Where receives are published.
-    pub fn published(&self) -> impl Iterator<Item = Place> {
-        self.receives.iter().filter_map(|receive| receive.place)
+    /// Returns the uses of slots by published receives.
+    pub fn published(&self) -> impl Iterator<Item = SlotUse> {
+        self.receives.iter().filter_map(|receive| receive.slot_use)
     }
 
-    /// Takes out the receives that are published, and of which this is true.
-    pub fn take_published(&mut self, mut which: impl FnMut(Place) -> bool) -> Vec<Receive> {
-        let is_one = |receive: &Receive| receive.place.is_some_and(&mut which);
+    /// Takes the published receives for which `which` returns true.
+    pub fn take_published(&mut self, mut which: impl FnMut(SlotUse) -> bool) -> Vec<Receive> {
+        let is_one = |receive: &Receive| receive.slot_use.is_some_and(&mut which);
         let (taken, left) = self.receives.drain(..).partition(is_one);
         self.receives = left;
         taken.into()
     }
 
-    /// Keeps a message for which there is no receive.
-    pub fn keep(&mut self, head: Head, body: B) {
-        self.messages.push_back(Message { head, body, claim: None });
+    /// Adds an unexpected message.
+    pub fn add_unexpected(&mut self, head: Head, body: B) {
+        self.unexpected.push_back(Message { head, body, claim: None });
     }
 
-    /// The first message that a receive gets; if none is there, the receive waits.
+    /// Takes the first message that fits a receive. Without one, queues the receive.
     #[inline]
     pub fn receive(&mut self, receive: &mut Receive) -> Option<(Match, Head, B)> {
         let fits = |message: &Message<B>| {
             message.claim.is_none() && receive.fits(message.head.source, message.head.tag)
         };
-        match self.messages.iter().position(fits) {
+        match self.unexpected.iter().position(fits) {
             None => {
                 self.receives.push_back(*receive);
                 None
             }
             Some(at) => {
-                let Message { head, body, .. } = self.messages.remove(at)?;
+                let Message { head, body, .. } = self.unexpected.remove(at)?;
                 Some((receive.take(head.length), head, body))
             }
         }
     }
 
-    /// The first message that a receive would get; claims it for its context, if wanted.
+    /// Returns the first message that fits a receive. With `claim`, reserves it for the receive's
+    /// context.
     pub fn peek(&mut self, receive: &Receive, claim: bool) -> Option<Head> {
-        let mut all = self.messages.iter_mut();
+        let mut all = self.unexpected.iter_mut();
         let found = all.find(|message| {
             message.claim.is_none() && receive.fits(message.head.source, message.head.tag)
         })?;
@@ -184,29 +188,29 @@ impl<B> Matching<B> {
         Some(found.head)
     }
 
-    /// Takes the first message that a receive would get.
+    /// Takes the first message that fits a receive.
     pub fn discard(&mut self, receive: &Receive) -> Option<(Head, B)> {
         let fits = |message: &Message<B>| {
             message.claim.is_none() && receive.fits(message.head.source, message.head.tag)
         };
-        let at = self.messages.iter().position(fits)?;
-        self.messages.remove(at).map(|message| (message.head, message.body))
+        let at = self.unexpected.iter().position(fits)?;
+        self.unexpected.remove(at).map(|message| (message.head, message.body))
     }
 
-    /// Takes the message that was claimed for this context.
+    /// Takes the message that was reserved for this context.
     pub fn claimed(&mut self, context: usize) -> Option<(Head, B)> {
-        let at = self.messages.iter().position(|message| message.claim == Some(context))?;
-        self.messages.remove(at).map(|message| (message.head, message.body))
+        let at = self.unexpected.iter().position(|message| message.claim == Some(context))?;
+        self.unexpected.remove(at).map(|message| (message.head, message.body))
     }
 
-    /// Takes back the oldest receive with this context; see [`arrive`](Self::arrive).
+    /// Cancels the oldest receive with this context. `withdraw` as in [`arrive`](Self::arrive).
     pub fn cancel(
         &mut self,
         context: usize,
-        mut withdraw: impl FnMut(Place) -> bool,
+        mut withdraw: impl FnMut(SlotUse) -> bool,
     ) -> Option<Receive> {
         let is_it = |receive: &Receive| {
-            receive.context == context && receive.place.is_none_or(&mut withdraw)
+            receive.context == context && receive.slot_use.is_none_or(&mut withdraw)
         };
         let at = self.receives.iter().position(is_it)?;
         self.receives.remove(at)
@@ -223,8 +227,8 @@ mod tests {
 
     fn receive(context: usize, source: Option<u32>, tag: u64, ignore: u64) -> Receive {
         let buffer = Parts::one(0x1000, 100);
-        let (completes, multiple, place) = (true, 0, None);
-        Receive { context, source, tag, ignore, buffer, completes, multiple, place }
+        let (completes, multiple, slot_use) = (true, 0, None);
+        Receive { context, source, tag, ignore, buffer, completes, multiple, slot_use }
     }
 
     fn head(source: u32, tag: u64, length: u64) -> Head {
@@ -245,9 +249,9 @@ mod tests {
         assert_eq!(arrive(8, 5), Some(3));
         assert_eq!(arrive(8, 5), None);
         assert_eq!(arrive(7, 5), Some(2));
-        matching.keep(head(8, 5, 1), "first");
-        matching.keep(head(7, 5, 1), "second");
-        matching.keep(head(8, 6, 1), "third");
+        matching.add_unexpected(head(8, 5, 1), "first");
+        matching.add_unexpected(head(7, 5, 1), "second");
+        matching.add_unexpected(head(8, 6, 1), "third");
         let mut body = |mut posted| matching.receive(&mut posted).map(|(_, _, body)| body);
         assert_eq!(body(receive(4, Some(7), 0, !0)), Some("second"));
         assert_eq!(body(receive(5, None, 6, 0)), Some("third"));
@@ -268,7 +272,7 @@ mod tests {
             }
             matching.publish(|receive| table.publish(Kind::Tagged, receive, |_| {}));
             let last = matching.receives.back().expect("it was posted");
-            last.place.is_some()
+            last.slot_use.is_some()
         };
         assert!(post(receive(1, None, 0x50, 0xf), true));
         assert!(post(receive(2, None, 0x50, 0xf), true), "an older one is published");
@@ -278,27 +282,27 @@ mod tests {
         assert!(post(receive(6, Some(8), 0x80, 0xf), true), "from another");
         assert!(!post(receive(7, None, 0x60, 0), true), "nor is that one");
         assert!(post(receive(8, Some(8), 0x70, 0), true), "another tag");
-        // The oldest that fits, of whom it may be, and of this kind.
+        // The oldest receive that fits, by source and by kind.
         let claim = |source, tag| table.claim(Kind::Tagged, source, tag, 9);
-        let slot = |source, tag| claim(source, tag).map(|claimed| claimed.place.slot());
+        let slot = |source, tag| claim(source, tag).map(|claimed| claimed.slot_use.slot());
         assert_eq!(table.claim(Kind::Plain, 1, 0x5a, 9), None);
         assert_eq!([slot(1, 0x5a), slot(1, 0x50), slot(1, 0x50)], [Some(0), Some(1), None]);
         assert_eq!([slot(7, 0x85), slot(8, 0x85)], [None, Some(2)]);
-        // A message takes what is left; its receive is withdrawn.
+        // A message that has claimed nothing takes an unclaimed receive, which is withdrawn.
         let mut arrive = |source, tag| {
-            let taken = matching.arrive(&head(source, tag, 1), |place| table.withdraw(place));
+            let taken = matching.arrive(&head(source, tag, 1), |slot_use| table.withdraw(slot_use));
             taken.map(|taken| taken.context)
         };
         assert_eq!(arrive(1, 0x50), None, "both are claimed");
         assert_eq!(arrive(7, 0x60), Some(3));
         assert_eq!(arrive(8, 0x70), Some(8));
         assert_eq!(claim(8, 0x70), None);
-        // Who has claimed it brings the message.
-        let (taken, place) = matching.placed(1, 1000).expect("it was claimed");
-        assert_eq!((taken.context, table.claimed_by(place)), (2, Some(9)));
-        table.release(place);
-        assert_eq!(matching.placed(1, 1000), None);
-        assert!(matching.cancel(1, |place| table.withdraw(place)).is_none());
+        // The sender's message takes the receive that it has claimed.
+        let (taken, slot_use) = matching.take_claimed(1, 1000).expect("it was claimed");
+        assert_eq!((taken.context, table.claimed_by(slot_use)), (2, Some(9)));
+        table.release(slot_use);
+        assert_eq!(matching.take_claimed(1, 1000), None);
+        assert!(matching.cancel(1, |slot_use| table.withdraw(slot_use)).is_none());
         assert_eq!(matching.take_published(|_| true).len(), 2);
     }
 
@@ -320,8 +324,8 @@ mod tests {
         let mut matching = Matching::<u8>::default();
         let any = |context| receive(context, None, 0, !0);
         assert!(matching.peek(&any(1), true).is_none());
-        matching.keep(head(1, 1, 10), 1);
-        matching.keep(head(1, 2, 20), 2);
+        matching.add_unexpected(head(1, 1, 10), 1);
+        matching.add_unexpected(head(1, 2, 20), 2);
         assert_eq!(matching.peek(&any(9), false).map(|head| head.tag), Some(1));
         assert_eq!(matching.peek(&any(9), true).map(|head| head.tag), Some(1));
         assert_eq!(matching.peek(&any(8), false).map(|head| head.tag), Some(2));

@@ -5,13 +5,13 @@ use libc::iovec;
 /// Largest number of parts of a buffer.
 pub const PARTS: usize = 4;
 
-/// A stretch of memory.
+/// A range of memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins.
+    /// Address of the first byte.
     pub address: u64,
-    /// Its bytes.
+    /// Number of bytes.
     pub length: u64,
 }
 
@@ -24,7 +24,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// A buffer in one part.
+    /// Makes a buffer in one part.
     #[inline]
     pub fn one(address: u64, length: u64) -> Self {
         let mut list = [Part::default(); PARTS];
@@ -32,7 +32,7 @@ impl Parts {
         Self { list, count: 1 }
     }
 
-    /// These; `None` if they are too many.
+    /// Makes a buffer of these parts. Returns `None` if there are more than [`PARTS`].
     #[inline]
     pub fn of(parts: &[iovec]) -> Option<Self> {
         if let [part] = parts {
@@ -47,13 +47,13 @@ impl Parts {
         Some(made)
     }
 
-    /// The parts.
+    /// Returns the parts.
     #[inline]
     pub fn list(&self) -> &[Part] {
         &self.list[..(self.count as usize).min(PARTS)]
     }
 
-    /// Bytes of all.
+    /// Returns the number of bytes of all parts.
     #[inline]
     pub fn length(&self) -> u64 {
         self.list().iter().fold(0u64, |sum, part| sum.saturating_add(part.length))

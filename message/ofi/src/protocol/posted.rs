@@ -1,35 +1,35 @@
-//! Receives that senders find: a table in the receiver's port, of those for large messages. A
-//! sender who finds there the receive for his message *claims* it and begins to copy, whatever
-//! the receiver does meanwhile.
+//! Published receives: a table in the receiver's port with posted receives for large messages. A
+//! sender that finds the receive for its message there *claims* it and starts to copy at once. The
+//! receiver may compute meanwhile.
 //!
-//! Messages must find the receives that they would find if the receiver matched alone:
+//! Messages must match the receives that they would match if only the receiver matched:
 //!
-//! - *The oldest receive that fits.* A receive is published only if no older one fits any of its
-//!   messages, but for those that are published, too ([`Matching::publish`]). Each has a serial
-//!   number; a sender reads how many there were, then looks at all that were published by then,
-//!   and claims the oldest that fits. If somebody was faster, he looks again.
-//! - *Messages of one sender in order.* Messages come by the ring. A sender looks at the table
-//!   only when the receiver has taken in all that he has sent by the ring
-//!   ([`Table::has_taken`]): those have their receives, or fit none that is here. A message
-//!   whose receive was claimed need not be waited for, and what is sent after it finds that
-//!   receive taken.
-//! - *One message for one receive.* A slot's state is one word, which sender and receiver change
-//!   by compare-and-swap; it has a part that no earlier use of the slot had (modulo 2³⁰).
+//! - *The oldest receive that fits.* A receive is published only if no older, unpublished receive
+//!   could match one of its messages ([`Matching::publish`]). Each published receive has a serial
+//!   number. A sender reads the count, looks at all receives that were published by then, and
+//!   claims the oldest that fits. If another sender was faster, it looks again.
+//! - *Messages of one sender in order.* A sender looks at the table only when the receiver has
+//!   taken all its earlier messages out of the ring ([`Table::has_taken`]). Those have their
+//!   receives, or fit none in the table. A sender need not wait for messages that have claimed
+//!   their receives: later messages find these receives taken.
+//! - *One message for one receive.* The state of a slot is one word that both sides change by
+//!   compare-and-swap. It contains a number for the use of the slot (modulo 2³⁰).
 //!
 //! ```text
 //!        ┌────────withdraw────────┐
 //!        ↓                        │
 //!      free ──────publish────→ posted ──claim──→ claimed by ──release──→ free
 //! ```
-//! The sender claims; all else the receiver does. Word of a message whose receive is claimed
-//! goes by the ring, in lines that were reserved before. A sender that is killed in between
-//! leaves a claim without a word: the state says whose it is, so the receiver finds out.
+//! The sender claims; the receiver takes all other steps. A message with a claimed receive also
+//! goes through the ring, in lines that the sender has reserved before. A sender that is killed in
+//! between leaves a claim without a message. The state names the sender, so the receiver detects
+//! this.
 //!
-//! Only messages that are worth cutting into [pieces](sync::pieces) go this way: to look at
-//! another's table costs about as much as to tell him of a message. Nobody else pays for it: a
-//! receive for shorter messages is not published, and to send one, nothing is read here.
+//! Only messages that are worth cutting into [pieces](sync::pieces) use the table, because a look
+//! at it costs about as much as a message. Other messages pay nothing: receives for shorter
+//! messages are not published, and senders of shorter messages do not read the table.
 //!
-//! `tests/posted_model.rs` has it under loom.
+//! `tests/posted_model.rs` models it with loom.
 //!
 //! [`Matching::publish`]: crate::protocol::matching::Matching::publish
 
@@ -40,21 +40,21 @@ use sync::pieces::Pieces;
 use sync::word::Word64;
 
 use crate::protocol::cache;
-use crate::protocol::place::{CLAIMED, POSTED, Place, STATE, USE};
 use crate::protocol::receive::{Receive, fits};
+use crate::protocol::slot_use::{CLAIMED, POSTED, STATE, SlotUse, USE};
 use crate::protocol::wire::Kind;
 
-/// Receives in a table.
+/// Number of slots.
 pub const SLOTS: usize = 64;
 
-/// A receive that is published.
+/// A slot.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Slot<W> {
-    /// Which use of the slot it is, in what state, and who has claimed it.
+    /// The use of the slot, its state, and the ticket of the sender that has claimed it.
     state: W,
     serial: W,
-    /// Whose messages, and of which kind.
+    /// The kind and the sender of its messages.
     from: W,
     tag: W,
     ignore: W,
@@ -66,11 +66,11 @@ pub struct Slot<W> {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Table<W, const N: usize = SLOTS> {
-    /// How many were ever published.
+    /// Number of receives that were ever published.
     count: W,
-    /// A bit for each slot that is not free.
+    /// One bit for each slot that is not free.
     occupied: W,
-    /// The number of the next message in the ring.
+    /// Number of the next message in the ring.
     taken: W,
     slots: [Slot<W>; N],
 }
@@ -78,22 +78,23 @@ pub struct Table<W, const N: usize = SLOTS> {
 /// A receive that a sender has claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claimed {
-    /// Where it is published.
-    pub place: Place,
-    /// Where to,
+    /// The use of the slot.
+    pub slot_use: SlotUse,
+    /// Address of the buffer.
     pub address: u64,
-    /// and how much room there is.
+    /// Number of bytes of the buffer.
     pub length: u64,
 }
 
-/// Whose messages: of a kind, from somebody or from anybody.
+/// Returns the kind and the sender of messages as a word. `None`: any sender.
 fn from(kind: Kind, source: Option<u32>) -> u64 {
     (kind as u64) << 33 | source.map_or(0, |source| 1 << 32 | u64::from(source))
 }
 
 impl<W: Word64, const N: usize> Table<W, N> {
-    /// An empty one of such words, which are 0.
+    /// Makes an empty table. `word` returns words with value 0.
     pub fn new(word: impl Fn() -> W) -> Self {
+        const { assert!(N <= u64::BITS as usize, "`occupied` has a bit for each slot") };
         let slot = |_| Slot {
             state: word(),
             serial: word(),
@@ -106,22 +107,23 @@ impl<W: Word64, const N: usize> Table<W, N> {
         Self { count: word(), occupied: word(), taken: word(), slots: std::array::from_fn(slot) }
     }
 
-    /// Publishes a receive in one part, if there is a slot; `begin` is told what it will be
-    /// before senders see it. Only one thread at a time does this, and the receiver's other
-    /// steps.
+    /// Publishes a receive in one part, if a slot is free. `begin` gets the use of the slot before
+    /// senders can see it. Only one thread at a time takes this or another step of the receiver.
     pub fn publish(
         &self,
         kind: Kind,
         receive: &Receive,
-        begin: impl FnOnce(Place),
-    ) -> Option<Place> {
+        begin: impl FnOnce(SlotUse),
+    ) -> Option<SlotUse> {
         let occupied = self.occupied.load(Relaxed);
         let number = occupied.trailing_ones() as usize;
         let slot = self.slots.get(number)?;
+        debug_assert_eq!(receive.buffer.list().len(), 1, "senders copy to one address");
+        debug_assert_eq!(slot.state.load(Relaxed) & STATE, 0, "the slot is free");
         let count = self.count.load(Relaxed);
         let word = slot.state.load(Relaxed).wrapping_add(USE) & !(USE - 1);
-        let place = Place::new(word | POSTED | number as u64)?;
-        begin(place);
+        let slot_use = SlotUse::new(word | POSTED | number as u64)?;
+        begin(slot_use);
         let values = [
             (&slot.serial, count),
             (&slot.from, from(kind, receive.source)),
@@ -133,71 +135,71 @@ impl<W: Word64, const N: usize> Table<W, N> {
         for (word, value) in values {
             word.store(value, Release);
         }
-        slot.state.store(place.posted(), Release);
+        slot.state.store(slot_use.posted(), Release);
         self.occupied.store(occupied | 1 << number, Release);
         self.count.store(count + 1, Release);
-        Some(place)
+        Some(slot_use)
     }
 
-    /// Takes a receive back. `false`: somebody has claimed it.
+    /// Withdraws a receive. Returns false if a sender has claimed it.
     #[inline]
-    pub fn withdraw(&self, place: Place) -> bool {
-        let state = &self.slots[place.slot()].state;
-        if state.compare_exchange(place.posted(), place.free()).is_err() {
+    pub fn withdraw(&self, slot_use: SlotUse) -> bool {
+        let state = &self.slots[slot_use.slot()].state;
+        if state.compare_exchange(slot_use.posted(), slot_use.free()).is_err() {
             return false;
         }
-        self.vacate(place);
+        self.vacate(slot_use);
         true
     }
 
-    /// Who has claimed a receive, by his ticket.
-    pub fn claimed_by(&self, place: Place) -> Option<u32> {
-        let word = self.slots[place.slot()].state.load(Acquire);
+    /// Returns the ticket of the sender that has claimed a receive.
+    pub fn claimed_by(&self, slot_use: SlotUse) -> Option<u32> {
+        let word = self.slots[slot_use.slot()].state.load(Acquire);
         (word & STATE == CLAIMED).then_some(word as u32)
     }
 
-    /// Nobody needs a receive any more that was claimed.
-    pub fn release(&self, place: Place) {
-        self.slots[place.slot()].state.store(place.free(), Release);
-        self.vacate(place);
+    /// Frees the slot of a claimed receive.
+    pub fn release(&self, slot_use: SlotUse) {
+        debug_assert!(self.claimed_by(slot_use).is_some(), "only claimed slots are released");
+        self.slots[slot_use.slot()].state.store(slot_use.free(), Release);
+        self.vacate(slot_use);
     }
 
-    fn vacate(&self, place: Place) {
-        self.occupied.store(self.occupied.load(Relaxed) & !(1 << place.slot()), Release);
+    fn vacate(&self, slot_use: SlotUse) {
+        self.occupied.store(self.occupied.load(Relaxed) & !(1 << slot_use.slot()), Release);
     }
 
-    /// The receiver has taken in all messages before this.
+    /// Notes that the receiver has taken all messages before this number.
     #[inline]
-    pub fn take_in(&self, number: u32) {
+    pub fn set_taken(&self, number: u32) {
         self.taken.store(number.into(), Release);
     }
 
-    /// Whether the receiver has taken in all messages before this. (Numbers come round: after
-    /// 2³¹ more it may seem so that it has not.)
+    /// Returns true if the receiver has taken all messages before this number. Numbers wrap around:
+    /// it may return false after 2³¹ further messages.
     pub fn has_taken(&self, number: u32) -> bool {
         (self.taken.load(Acquire) as u32).wrapping_sub(number) as i32 >= 0
     }
 
-    /// Says that `has_taken` and `claim` are going to be asked: what they mostly read comes from
-    /// another core, and may come at once.
+    /// Prefetches the lines that `has_taken` and `claim` read: another core has them.
     #[inline]
     pub fn prepare(&self) {
         cache::will_read(&self.count);
         cache::will_write(&self.slots);
     }
 
-    /// Claims the receive that a message gets, if it is here; `ticket` says for whom.
+    /// Claims the receive for a message, if it is in the table. `ticket` identifies the sender.
     pub fn claim(&self, kind: Kind, source: u32, tag: u64, ticket: u32) -> Option<Claimed> {
         let count = self.count.load(Acquire);
         loop {
-            let mut oldest: Option<(u64, Place)> = None;
+            let mut oldest: Option<(u64, SlotUse)> = None;
             let mut left = self.occupied.load(Acquire);
             while left != 0 {
                 let number = left.trailing_zeros() as usize;
                 left &= left - 1;
                 let slot = self.slots.get(number)?;
                 let word = slot.state.load(Acquire);
-                // Where a later use of the slot is read, the state is another by now, too.
+                // If these fields belong to a later use of the slot, the exchange below fails.
                 let serial = slot.serial.load(Acquire);
                 let whose = slot.from.load(Acquire);
                 let is_from = [from(kind, None), from(kind, Some(source))].contains(&whose);
@@ -208,26 +210,26 @@ impl<W: Word64, const N: usize> Table<W, N> {
                     && is_ours
                     && oldest.is_none_or(|(other, _)| serial < other)
                 {
-                    oldest = Some((serial, Place::new(word)?));
+                    oldest = Some((serial, SlotUse::new(word)?));
                 }
             }
-            let (_, place) = oldest?;
-            let slot = self.slots.get(place.slot())?;
+            let (_, slot_use) = oldest?;
+            let slot = self.slots.get(slot_use.slot())?;
             let (address, length) = (slot.address.load(Acquire), slot.length.load(Acquire));
-            if slot.state.compare_exchange(place.posted(), place.claimed(ticket)).is_ok() {
-                return Some(Claimed { place, address, length });
+            if slot.state.compare_exchange(slot_use.posted(), slot_use.claimed(ticket)).is_ok() {
+                return Some(Claimed { slot_use, address, length });
             }
         }
     }
 }
 
-/// What others see of published receives: the table, and how far each message is.
+/// Published receives as peers see them: the table, and the progress of each message.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Posted {
     /// The table.
     pub table: Table<AtomicU64>,
-    /// Lines of their own: both sides write them while they copy.
+    /// Both sides write them while they copy, so each has a cache line of its own.
     pieces: [Lines; SLOTS],
 }
 
@@ -236,8 +238,8 @@ pub struct Posted {
 struct Lines(Pieces);
 
 impl Posted {
-    /// The pieces of the message that gets this receive.
-    pub fn pieces(&self, place: Place) -> &Pieces {
-        &self.pieces[place.slot()].0
+    /// Returns the pieces of the message that gets this receive.
+    pub fn pieces(&self, slot_use: SlotUse) -> &Pieces {
+        &self.pieces[slot_use.slot()].0
     }
 }

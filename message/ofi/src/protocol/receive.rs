@@ -1,30 +1,30 @@
-//! A posted receive, and which messages match it.
+//! A posted receive, and the test if a message matches it.
 
 use crate::protocol::parts::Parts;
-use crate::protocol::place::Place;
+use crate::protocol::slot_use::SlotUse;
 
-/// A receive.
+/// A posted receive.
 #[derive(Debug, Clone, Copy)]
 pub struct Receive {
-    /// What its completion gives back.
+    /// The context of its completion.
     pub context: usize,
-    /// From whom only.
+    /// The only sender of its messages.
     pub source: Option<u32>,
-    /// By which tag.
+    /// The tag of its messages.
     pub tag: u64,
-    /// Bits of the tag that may be any.
+    /// Bits of the tag to ignore.
     pub ignore: u64,
-    /// Where to.
+    /// The buffer.
     pub buffer: Parts,
-    /// A completion is wanted.
+    /// It asks for a completion.
     pub completes: bool,
-    /// Takes messages until less than this is left; 0: takes one.
+    /// Takes messages until fewer bytes than this are left; 0: takes one message.
     pub multiple: u64,
-    /// Senders find it there.
-    pub place: Option<Place>,
+    /// The slot in which it is published.
+    pub slot_use: Option<SlotUse>,
 }
 
-/// Whether a tag is the one that is wanted, but for the bits that may be any.
+/// Returns true if a tag is the wanted one, apart from the bits to ignore.
 #[inline]
 pub fn fits(tag: u64, wanted: u64, ignore: u64) -> bool {
     (tag ^ wanted) & !ignore == 0

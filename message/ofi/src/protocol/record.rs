@@ -1,18 +1,19 @@
-//! The record of a large message: a line in the sender's memory by which sender and receiver
-//! meet.
+//! The record of a large message: a line in the sender's memory for the handshake with the
+//! receiver.
 //!
-//! The receiver copies the message out of the sender's memory, then puts the record onto a stack
-//! of the sender's port, from which the sender takes all at once. Both copy if the receiver says
-//! so: then the message is cut into `pieces`. (A message whose receive the sender has found
-//! himself, `posted`, has no record: he sees by its pieces when it is done.)
+//! The receiver copies the message out of the sender's memory. Then it pushes the record onto a
+//! stack in the sender's port, from which the sender takes all records at once. The receiver may
+//! share the copy: then the message is cut into `pieces`, and both sides copy. (A message that has
+//! claimed its receive, see `posted`, has no record. Its sender reads in the pieces that all is
+//! copied.)
 //!
 //! ```text
-//! offered ─share→ shared ─join→ joined ─close→ done      (on the stack at share and close)
-//!    │                └────────close────────→ done      (on the stack since share)
-//!    └──────────────────────close──────────→ done       (on the stack at close)
+//! sent ─share→ shared ─join→ joined ─close→ done      (on the stack at share and close)
+//!  │              └─────────close─────────→ done      (on the stack since share)
+//!  └───────────────────close──────────────→ done      (on the stack at close)
 //! ```
-//! It is the receiver who closes, when all is copied. The steps are generic, so that loom can
-//! model them (`tests/record_model.rs`).
+//! The receiver closes the record when all is copied. The steps are generic, so that loom can model
+//! them (`tests/record_model.rs`).
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -22,35 +23,35 @@ use sync::word::{Word32, Word64};
 
 use crate::protocol::parts::Parts;
 
-const OFFERED: u32 = 0;
+const SENT: u32 = 0;
 const SHARED: u32 = 1;
 const JOINED: u32 = 2;
 const DONE: u32 = 3;
 
-/// The record.
+/// A record.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Record {
-    /// The next in the stack.
+    /// Address of the next record on the stack.
     pub next: AtomicU64,
     state: AtomicU32,
-    /// What the receiver could not do: an errno.
+    /// The errno of the receiver's copy, or 0.
     pub error: AtomicU32,
-    /// How far it is, if the receiver shares it.
+    /// The progress of a shared copy.
     pub pieces: Pieces,
-    /// Where they are to go: written by the receiver before it shares.
+    /// Address of the receiver's buffer. Written before the receiver shares.
     pub to: AtomicU64,
-    /// How many bytes of the message.
+    /// Number of bytes to copy. Written before the receiver shares.
     pub bytes: AtomicU64,
-    /// Which of the sender's messages it is; the sender's affair.
+    /// The number of the message, for the sender.
     pub number: AtomicU64,
     /// Address of the sender's port (`port::Head`).
     pub port: u64,
-    /// The message.
+    /// The sender's buffer.
     pub parts: Parts,
 }
 
-/// Puts a record onto a stack.
+/// Pushes a record onto a stack.
 pub fn push<W: Word64>(head: &W, next: &W, record: u64) {
     let mut now = head.load(Relaxed);
     loop {
@@ -62,7 +63,7 @@ pub fn push<W: Word64>(head: &W, next: &W, record: u64) {
     }
 }
 
-/// Takes all that is on the stack: the topmost, or 0.
+/// Takes all records off a stack. Returns the topmost, or 0.
 pub fn take_all<W: Word64>(head: &W) -> u64 {
     loop {
         let now = head.load(Relaxed);
@@ -72,37 +73,37 @@ pub fn take_all<W: Word64>(head: &W) -> u64 {
     }
 }
 
-/// What the one who takes a record off the stack is to do.
+/// The step of a sender that has taken a record off its stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Called {
     /// Help to copy.
     Help,
-    /// The message has been received.
+    /// Complete the message.
     Done,
 }
 
-/// The sender has taken the record off its stack.
+/// Takes the sender's step, after the record was taken off the stack.
 pub fn join<W: Word32>(state: &W) -> Called {
-    // Only the sender makes it joined, and nothing else becomes of shared but done.
+    // Only the sender writes JOINED, and SHARED is followed only by JOINED or DONE.
     if state.load(Acquire) == SHARED && exchange(state, SHARED, JOINED) {
         return Called::Help;
     }
     Called::Done
 }
 
-/// The receiver is done with it. Whether it has to be put onto the stack; if not, it must not be
-/// touched any more.
+/// Takes the receiver's last step. Returns true if the receiver must push the record. Otherwise the
+/// receiver must not touch it any more.
 pub fn close<W: Word32>(state: &W) -> bool {
     state.swap(DONE, AcqRel) != SHARED
 }
 
-/// Says that the sender may help; then the record goes onto the stack.
+/// Lets the sender help. The receiver pushes the record afterwards.
 pub fn share<W: Word32>(state: &W) {
     state.store(SHARED, std::sync::atomic::Ordering::Release);
 }
 
-/// A compare-and-swap of what only two change, of whom the other only swaps: if it was done in
-/// between, that stays.
+/// A compare-and-swap of a word that only two sides change, of which the other only swaps. A swap
+/// of the other side in between stays.
 fn exchange<W: Word32>(state: &W, from: u32, to: u32) -> bool {
     let before = state.swap(to, AcqRel);
     if before == from {
@@ -113,10 +114,10 @@ fn exchange<W: Word32>(state: &W, from: u32, to: u32) -> bool {
 }
 
 impl Record {
-    /// Makes it that of a new message.
+    /// Initialises the record for a message. No other task knows its address yet.
     pub fn begin(&mut self, number: u64, port: u64, parts: Parts) {
         *self = Self { number: AtomicU64::new(number), port, parts, ..Self::default() };
-        debug_assert_eq!(self.state.load(Relaxed), OFFERED);
+        debug_assert_eq!(self.state.load(Relaxed), SENT);
     }
 
     /// See [`join`].
@@ -129,7 +130,7 @@ impl Record {
         close(&self.state)
     }
 
-    /// See [`share`]; `bytes` are to go to `to`.
+    /// See [`share`]. The sender copies `bytes` bytes to address `to`.
     pub fn share(&self, to: u64, bytes: u64) {
         self.to.store(to, Relaxed);
         self.bytes.store(bytes, Relaxed);

@@ -1,6 +1,6 @@
-//! Things by number.
+//! Objects by number.
 
-/// A list with holes, which are used again.
+/// A list of objects. Numbers of removed objects are used again.
 #[derive(Debug)]
 pub struct Slab<T> {
     places: Vec<Option<T>>,
@@ -14,7 +14,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Puts a thing in; its number.
+    /// Adds an object, and returns its number.
     pub fn add(&mut self, thing: T) -> usize {
         match self.free.pop() {
             Some(number) => {
@@ -28,36 +28,36 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes it out.
+    /// Removes an object.
     pub fn remove(&mut self, number: usize) -> Option<T> {
         let thing = self.places.get_mut(number)?.take()?;
         self.free.push(number);
         Some(thing)
     }
 
-    /// The thing with this number.
+    /// Returns the object with this number.
     #[inline]
     pub fn get(&self, number: usize) -> Option<&T> {
         self.places.get(number)?.as_ref()
     }
 
-    /// The thing with this number.
+    /// Returns the object with this number.
     #[inline]
     pub fn get_mut(&mut self, number: usize) -> Option<&mut T> {
         self.places.get_mut(number)?.as_mut()
     }
 
-    /// All numbers that something has.
+    /// Returns the numbers of all objects.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.places.len()).filter(|&number| self.places[number].is_some())
     }
 
-    /// One more than the greatest number that something has had.
+    /// Returns a number above all that were ever in use.
     pub fn end(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there is nothing.
+    /// Returns true if there is no object.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.places.len() == self.free.len()

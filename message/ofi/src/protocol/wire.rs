@@ -1,77 +1,82 @@
-//! What stands in a ring behind the ring's own header: an envelope, then the message, or word
-//! of where it lies.
+//! The contents of a ring behind the ring's header: an envelope, then the message itself or a
+//! request to send (RTS).
 
-/// Longest message that travels in the ring, and longest that can be injected. Between two cores
-/// a longer one is copied once in less time than it is brought there and taken out.
+use sync::ring;
+
+/// Longest eager message, and longest injected message. From one core to another, a longer message
+/// is faster by one copy than through the ring.
 pub const EAGER_MAX: usize = 3072;
 
-/// Bytes of an envelope.
-pub const ENVELOPE: usize = 24;
-/// Bytes of an offer.
-pub const OFFER: usize = 32;
+/// Number of bytes of an envelope.
+pub const ENVELOPE_BYTES: usize = 24;
+/// Number of bytes of a request to send.
+pub const RTS_BYTES: usize = 32;
 
-/// By which calls a message was sent.
+// A request to send is one cache line.
+const _: () = assert!(ring::HEADER_SIZE + ENVELOPE_BYTES + RTS_BYTES == ring::LINE_SIZE);
+
+/// The kind of call that has sent a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// `fi_send` and its like.
+    /// `fi_send` and similar calls.
     Plain = 1,
-    /// `fi_tsend` and its like.
+    /// `fi_tsend` and similar calls.
     Tagged = 2,
-    /// No message: data of who has written to remote memory.
+    /// No message: data of a remote write.
     Written = 3,
-    /// The same of who has changed numbers there.
+    /// No message: data of a remote atomic operation.
     Changed = 4,
 }
 
-/// Data for the completion come along.
+/// Flag: the message has data for the completion.
 const HAS_DATA: u8 = 1;
-/// What follows is an offer.
-const IS_OFFER: u8 = 2;
-/// The sender's buffer has several parts: its record tells.
+/// Flag: a request to send follows.
+const IS_RTS: u8 = 2;
+/// Flag: the sender's buffer has several parts, which the record lists.
 const IN_PARTS: u8 = 4;
-/// The sender has found the receive.
-const IS_PLACED: u8 = 8;
+/// Flag: the sender has claimed the receive.
+const IS_CLAIMED: u8 = 8;
 
-/// What is known of a message before its bytes.
+/// The properties of a message, before its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// By which call it was sent.
+    /// The kind of call.
     pub kind: Kind,
-    /// Its tag; 0 where there are none.
+    /// The tag; 0 without tags.
     pub tag: u64,
     /// Data for the completion.
     pub data: Option<u64>,
-    /// What follows is an [`Offer`].
-    pub is_offer: bool,
-    /// Of an offer: look into the record.
+    /// An [`Rts`] follows.
+    pub is_rts: bool,
+    /// With an RTS: the record lists the parts of the buffer.
     pub in_parts: bool,
-    /// Of an offer: the sender has claimed its receive.
-    pub is_placed: bool,
+    /// With an RTS: the sender has claimed the receive.
+    pub is_claimed: bool,
 }
 
 impl Envelope {
-    /// That of a message that travels in the ring.
+    /// Makes the envelope of an eager message.
     #[inline]
     pub fn of(kind: Kind, tag: u64, data: Option<u64>) -> Self {
-        Self { kind, tag, data, is_offer: false, in_parts: false, is_placed: false }
+        Self { kind, tag, data, is_rts: false, in_parts: false, is_claimed: false }
     }
 
-    /// As it lies in the ring.
+    /// Returns the envelope as it lies in the ring.
     #[inline]
-    pub fn bytes(self) -> [u8; ENVELOPE] {
+    pub fn bytes(self) -> [u8; ENVELOPE_BYTES] {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(self.data.is_some(), HAS_DATA)
-            | flag(self.is_offer, IS_OFFER)
+            | flag(self.is_rts, IS_RTS)
             | flag(self.in_parts, IN_PARTS)
-            | flag(self.is_placed, IS_PLACED);
+            | flag(self.is_claimed, IS_CLAIMED);
         let first = u64::from(self.kind as u8) | u64::from(flags) << 8;
         let words = [first, self.tag, self.data.unwrap_or(0)].map(u64::to_le_bytes);
         std::array::from_fn(|i| words[i / 8][i % 8])
     }
 
-    /// From there; `None` if no sender writes that.
+    /// Parses an envelope. Returns `None` for what no sender writes.
     #[inline]
-    pub fn parse(bytes: &[u8; ENVELOPE]) -> Option<Self> {
+    pub fn parse(bytes: &[u8; ENVELOPE_BYTES]) -> Option<Self> {
         let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[n * 8 + i]));
         let kind = match bytes[0] {
             1 => Kind::Plain,
@@ -85,41 +90,41 @@ impl Envelope {
             kind,
             tag: word(1),
             data: has(HAS_DATA).then(|| word(2)),
-            is_offer: has(IS_OFFER),
+            is_rts: has(IS_RTS),
             in_parts: has(IN_PARTS),
-            is_placed: has(IS_PLACED),
+            is_claimed: has(IS_CLAIMED),
         })
     }
 }
 
-/// Where a message lies that does not travel in the ring.
+/// A request to send: the location of a message that does not travel in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offer {
-    /// Address of the sender's record; where the sender has claimed the receive, of his port.
+pub struct Rts {
+    /// Address of the sender's record. If the sender has claimed the receive: address of its port.
     pub at: u64,
     /// Address of the message, if it is in one part.
     pub address: u64,
-    /// Its bytes.
+    /// Number of bytes.
     pub length: u64,
-    /// Which of the tasks that had the sender's ID.
+    /// The generation of the sender's identity.
     pub generation: u32,
     /// The slot of the receive, if the sender has claimed it.
     pub slot: u32,
 }
 
-impl Offer {
-    /// As it lies in the ring.
+impl Rts {
+    /// Returns the request as it lies in the ring.
     #[inline]
-    pub fn bytes(self) -> [u8; OFFER] {
+    pub fn bytes(self) -> [u8; RTS_BYTES] {
         let last = u64::from(self.slot) << 32 | u64::from(self.generation);
         let words = [self.at, self.address, self.length, last];
         let words = words.map(u64::to_le_bytes);
         std::array::from_fn(|i| words[i / 8][i % 8])
     }
 
-    /// From there.
+    /// Parses a request.
     #[inline]
-    pub fn parse(bytes: &[u8; OFFER]) -> Self {
+    pub fn parse(bytes: &[u8; RTS_BYTES]) -> Self {
         let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[n * 8 + i]));
         let (generation, slot) = (word(3) as u32, (word(3) >> 32) as u32);
         Self { at: word(0), address: word(1), length: word(2), generation, slot }
@@ -135,18 +140,16 @@ mod tests {
         for kind in [Kind::Plain, Kind::Tagged, Kind::Written, Kind::Changed] {
             for data in [None, Some(0), Some(u64::MAX)] {
                 for bits in 0..8 {
-                    let [is_offer, in_parts, is_placed] = [1, 2, 4].map(|bit| bits & bit != 0);
+                    let [is_rts, in_parts, is_claimed] = [1, 2, 4].map(|bit| bits & bit != 0);
                     let tag = 0x1234_5678_9abc_def0;
-                    let envelope = Envelope { kind, tag, data, is_offer, in_parts, is_placed };
+                    let envelope = Envelope { kind, tag, data, is_rts, in_parts, is_claimed };
                     assert_eq!(Envelope::parse(&envelope.bytes()), Some(envelope));
                 }
             }
         }
-        assert_eq!(Envelope::parse(&[0; ENVELOPE]), None);
+        assert_eq!(Envelope::parse(&[0; ENVELOPE_BYTES]), None);
         let (generation, slot) = (u32::MAX, 5);
-        let offer = Offer { at: 1, address: u64::MAX, length: 3, generation, slot };
-        assert_eq!(Offer::parse(&offer.bytes()), offer);
-        // Word of a large message is one cache line.
-        assert_eq!(sync::ring::HEADER_SIZE + ENVELOPE + OFFER, sync::ring::LINE_SIZE);
+        let rts = Rts { at: 1, address: u64::MAX, length: 3, generation, slot };
+        assert_eq!(Rts::parse(&rts.bytes()), rts);
     }
 }
