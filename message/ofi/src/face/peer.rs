@@ -387,9 +387,9 @@ impl Kept {
     /// Takes the message out of an entry.
     ///
     /// # Safety
-    /// [`Entry::keep`] has put the message there, and it was not taken since.
+    /// `keep` of the entry's owner has put the message there, and it was not taken since.
     unsafe fn take(at: NonNull<PeerRxEntry>) -> Self {
-        // SAFETY: `Entry::keep` has made the pointer with `Box::into_raw`, by this function's
+        // SAFETY: `keep` has made the pointer with `Box::into_raw`, by this function's
         // contract.
         let kept = unsafe {
             let context = ptr::replace(&raw mut (*at.as_ptr()).peer_context, ptr::null_mut());
