@@ -47,7 +47,7 @@ pub struct Options {
 /// Runs until the virtual machine is halted.
 pub fn pvmd(options: &Options) -> Result<i32, Failure> {
     let Options { name, join, space, call, hostfile, .. } = options;
-    let options = ::pvmd::run::Options {
+    let options = ::pvmd::options::Options {
         vmid: std::env::var("PVM_VMID").ok(),
         name: name.clone(),
         hostfile: hostfile.as_deref().map(read).transpose()?.unwrap_or_default(),

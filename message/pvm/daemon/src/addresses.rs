@@ -2,29 +2,18 @@
 //! the fabric at the first request for its address, and publishes the address. Until it is
 //! known, the requester sends through the daemons.
 
-use std::collections::BTreeMap;
-
 use pvm::error::Error;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, Letter, News};
 
-use crate::daemon::{Daemon, Then};
-use crate::errand::{Errand, Principal};
-use crate::machine::Asker;
-
-/// The known addresses of this host's tasks.
-#[derive(Debug, Default)]
-pub(crate) struct Addresses {
-    known: BTreeMap<Tid, Vec<u8>>,
-    /// Errands that wait for an address.
-    wanted: BTreeMap<Tid, Vec<Principal>>,
-}
+use crate::daemon::{Continuation, Daemon};
+use crate::errand::{Asker, Errand, Principal};
 
 impl Daemon {
     /// Requests the fabric address of a task for `asker`.
     pub(crate) fn find_address(&mut self, asker: Asker, tid: Tid) {
         if tid.is_task() {
-            self.send_on(tid.host(), Errand::Address(tid), Then::Answer(asker));
+            self.send_on(tid.host(), Errand::Address(tid), Continuation::Answer(asker));
         } else {
             self.answer(asker, Err(Error::BadParam.code()));
         }

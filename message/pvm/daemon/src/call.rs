@@ -109,7 +109,7 @@ impl Expected {
     /// Returns the address to call and the ticket, for the daemon on `host`.
     pub(crate) fn number(&self, guest: u16, host: &str) -> std::io::Result<String> {
         let port = self.listener.local_addr()?.port();
-        let here = seen_from(host).unwrap_or_else(crate::run::host_name);
+        let here = seen_from(host).unwrap_or_else(crate::identity::host_name);
         let digits = hex::encode(self.ticket.bytes());
         Ok(format!("{guest}@{here}:{port}/{digits}"))
     }

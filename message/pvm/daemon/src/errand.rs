@@ -1,11 +1,9 @@
-//! Requests between daemons. A request that concerns one host is an [`Errand`] for it, be it
-//! this host or another. Each errand gets one reply.
+//! Requests: their senders, and the requests between daemons. A request that concerns one host
+//! is an [`Errand`] for it, be it this host or another. Each errand gets one reply.
 
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Parcel};
+use pvm::wire::{Answer, Parcel, Spawn};
 use serde::{Deserialize, Serialize};
-
-use crate::spawn::Start;
 
 /// A request to one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +24,17 @@ pub enum Errand {
     PlugIn(Tid, i32, Parcel),
 }
 
+/// A request to start tasks on one host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// The spawner's request.
+    pub spawn: Spawn,
+    /// Working directory, relative to the host's own; empty for that one.
+    pub directory: String,
+    /// The parent: a tid, or an error code.
+    pub parent: i32,
+}
+
 /// Reply to an errand: an answer, or an error code of PVM.
 pub type Reply = Result<Answer, i32>;
 
@@ -36,4 +45,13 @@ pub struct Principal {
     pub host: u16,
     /// The sender's number for the errand.
     pub serial: u32,
+}
+
+/// A pending request of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Asker {
+    /// The task that sent the request.
+    pub tid: Tid,
+    /// The task's number for the request.
+    pub id: u32,
 }

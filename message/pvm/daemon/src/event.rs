@@ -11,10 +11,9 @@ use crate::invitation::{Acceptance, Invitation};
 use crate::load::Load;
 use crate::machine::{Change, Machine};
 use crate::order;
-use crate::program::NotStarted;
-use crate::spawn::Program;
-use crate::start::{Recipe, Started};
-use crate::tasks::Link;
+use crate::program::{NotStarted, Program};
+use crate::starting::{DaemonSpec, Started};
+use crate::tasks::{Link, Usage};
 
 /// The time of day, since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,17 +22,6 @@ pub struct Clock {
     pub seconds: i64,
     /// Microseconds.
     pub microseconds: i32,
-}
-
-/// Exit status and CPU time of a program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// The wait status.
-    pub status: i32,
-    /// User time: seconds and microseconds.
-    pub user: (i32, i32),
-    /// System time: seconds and microseconds.
-    pub system: (i32, i32),
 }
 
 /// An input of the state machine.
@@ -61,7 +49,7 @@ pub enum Event {
     PeerLost(u16),
     /// A group's slot was closed ([`SlotChange::Close`]), with this count.
     Counted(Closing, Count),
-    /// A tick passed. A host that is silent for `hosts::TICKS` ticks counts as lost.
+    /// A tick passed. A host that is silent for `hosting::TICKS` ticks counts as lost.
     Tick,
     /// Tasks can connect.
     Begin,
@@ -101,10 +89,10 @@ pub enum Action {
     /// Open the fabric as this host, with this secret.
     OpenFabric(u16, [u8; 32]),
     /// Start a daemon on another host, and invite it.
-    Start(Box<(Recipe, Invitation)>),
+    Start(Box<(DaemonSpec, Invitation)>),
     /// Have this task, a hoster, start daemons on other hosts, and invite them when they call.
     /// The hoster's answer will carry the wait ID.
-    StartBy(Tid, i32, Vec<(Recipe, Invitation)>),
+    StartBy(Tid, i32, Vec<(DaemonSpec, Invitation)>),
     /// The hoster does not start this host's daemon. The host joins only if it has already
     /// called.
     GiveUp(u16),

@@ -21,8 +21,7 @@ use pvm::tid::Tid;
 use pvm::wire::{Answer, GroupInfo, GroupRequest};
 use serde::{Deserialize, Serialize};
 
-use crate::errand::Reply;
-use crate::machine::Asker;
+use crate::errand::{Asker, Reply};
 
 /// An effect that a change of groups has on the hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,9 @@ use std::fmt;
 /// Largest speed, as in stock PVM.
 const SPEED_MAX: i32 = 1_000_000;
 
+/// Default speed of a host.
+pub const SPEED: i32 = 1000;
+
 /// The options of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostOptions {

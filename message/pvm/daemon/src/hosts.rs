@@ -5,109 +5,24 @@
 //! their addresses. The join of each is ordered. Each gets the state of the virtual machine, and
 //! reports that it is ready.
 
-use std::collections::BTreeMap;
-
 use pvm::error::Error;
 use pvm::tid::Tid;
 use pvm::wire::Answer;
 
 use crate::daemon::Daemon;
+use crate::errand::Asker;
 use crate::event::{Action, PeerLetter};
-use crate::hostfile::Host;
+use crate::hosting::{HostRequest, HostSpec, STARTED, TICKS};
 use crate::invitation::{Acceptance, Invitation, Place};
-use crate::machine::{Asker, Change, What};
+use crate::machine::{Change, What};
 use crate::order::Item;
-use crate::start::{Fault, Recipe, Started};
+use crate::starting::{DaemonSpec, Fault, Started};
 
-/// Ticks of silence after which a host counts as lost. This covers machines and networks that
-/// fail silently; if a daemon is killed, its closed connection shows it at once.
-pub const TICKS: u32 = 6;
 /// Ticks that a guest waits for its join after it has accepted.
 const JOIN_TICKS: u32 = 4 * TICKS;
 
-/// Start of the line by which a daemon tells its hoster that it runs.
-pub(crate) const STARTED: &str = "ddpro<";
-
 /// Bit in the number of a request that a resource manager has made.
 const MANAGED: u32 = 1 << 31;
-
-/// Default speed of a host.
-pub(crate) const SPEED: i32 = 1000;
-
-/// A host that a task wants to add.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    /// Its name in the virtual machine.
-    pub name: String,
-    /// The way to start its daemon.
-    pub recipe: Recipe,
-    /// Its speed.
-    pub speed: i32,
-    /// Directories searched for programs, if given.
-    pub programs: Option<String>,
-    /// Working directory of programs, if given.
-    pub directory: Option<String>,
-    /// The program that runs tasks under a debugger, if given.
-    pub debugger: Option<String>,
-}
-
-impl Wanted {
-    fn new(Host { name, options, .. }: Host) -> Wanted {
-        let recipe = Recipe {
-            host: options.address.unwrap_or_else(|| name.clone()),
-            login: options.login,
-            program: options.program,
-            vmid: options.vmid,
-        };
-        Wanted {
-            name,
-            recipe,
-            speed: options.speed.unwrap_or(SPEED),
-            programs: options.path,
-            directory: options.directory,
-            debugger: options.debugger,
-        }
-    }
-}
-
-/// A pending request for hosts.
-#[derive(Debug)]
-struct Request {
-    /// The hosts to add, each with its index in the answer.
-    wanted: Vec<(usize, Wanted)>,
-    /// The answer: for each host a tid or an error code.
-    slots: Vec<Option<i32>>,
-    /// The resource manager that made the request, and its wait ID.
-    managed: Option<(Tid, i32)>,
-}
-
-/// This host's state of adding and deleting hosts.
-#[derive(Debug, Default)]
-pub(crate) struct Hosting {
-    /// This daemon's fabric address, once the fabric is open.
-    address: Option<Vec<u8>>,
-    requests: BTreeMap<Asker, Request>,
-    /// Requests for the list of hosts (pvm_config).
-    curious: Vec<Asker>,
-    /// Requests that wait for the fabric.
-    waiting: Vec<Asker>,
-    /// The pending request, and the index in its answer, of each host that joins or leaves.
-    joining: BTreeMap<u16, (Asker, usize)>,
-    leaving: BTreeMap<u16, (Asker, usize)>,
-    /// Hosts whose daemons a hoster is to start, and the wait ID of its answer.
-    hosted: BTreeMap<u16, i32>,
-    last_wait_id: i32,
-    /// Requests of resource managers so far.
-    last_managed: u32,
-    /// Errors that a hoster reported for hosts that it could not start.
-    refused: BTreeMap<u16, Error>,
-    /// Ticks for which a guest has been alone without tasks.
-    idle: u32,
-    /// Ticks since the last message from each host.
-    silent: BTreeMap<u16, u32>,
-    /// Messages that arrived before the snapshot of the virtual machine.
-    early: Vec<(u16, PeerLetter)>,
-}
 
 impl Daemon {
     /// Adds the hosts that the host file starts.
@@ -128,13 +43,13 @@ impl Daemon {
 
     /// Executes pvm_config. The answer waits until the hosts of the host file have been added.
     pub(crate) fn config(&mut self, asker: Asker) {
-        self.hosting.curious.push(asker);
+        self.hosting.config_requests.push(asker);
         self.tell_hosts();
     }
 
     fn tell_hosts(&mut self) {
         if !self.hosting.requests.contains_key(&self.nobody()) {
-            for asker in std::mem::take(&mut self.hosting.curious) {
+            for asker in std::mem::take(&mut self.hosting.config_requests) {
                 let hosts = self.machine.hosts().to_vec();
                 self.answer(asker, Ok(Answer::Hosts(hosts)));
             }
@@ -156,9 +71,9 @@ impl Daemon {
     }
 
     fn add(&mut self, asker: Asker, managed: Option<(Tid, i32)>, lines: &[String]) {
-        let mut request = Request { wanted: Vec::new(), slots: Vec::new(), managed };
+        let mut request = HostRequest { wanted: Vec::new(), slots: Vec::new(), managed };
         for (slot, line) in lines.iter().enumerate() {
-            let wanted = self.hostfile.wanted(line).map(Wanted::new);
+            let wanted = self.hostfile.wanted(line).map(HostSpec::new);
             let known = |name: &str| self.machine.hosts().iter().any(|host| host.name == name);
             request.slots.push(match wanted {
                 Ok(wanted) if known(&wanted.name) => Some(Error::DupHost.code()),
@@ -218,7 +133,7 @@ impl Daemon {
         let Some(request) = self.hosting.requests.get_mut(&asker) else { return };
         let Some(info) = self.machine.host(self.host).cloned() else { return };
         let address = self.hosting.address.clone().unwrap_or_default();
-        let mut starts: Vec<(Recipe, Invitation)> = Vec::new();
+        let mut starts: Vec<(DaemonSpec, Invitation)> = Vec::new();
         for (host, (slot, wanted)) in (first..).zip(request.wanted.drain(..)) {
             self.hosting.joining.insert(host, (asker, slot));
             let by = Place { info: info.clone(), address: address.clone() };
@@ -230,7 +145,7 @@ impl Daemon {
             invitation.silence_ms = self.silence_ms;
             invitation.space = self.space;
             invitation.protocol = self.protocol as u8;
-            starts.push((wanted.recipe, invitation));
+            starts.push((wanted.daemon, invitation));
         }
         match self.roles.hoster {
             Some(hoster) => {
@@ -419,7 +334,7 @@ impl Daemon {
 
     /// Executes pvm_delhosts. A host is given by its name or its tid.
     pub(crate) fn delete_hosts(&mut self, asker: Asker, names: &[String]) {
-        let mut request = Request { wanted: Vec::new(), slots: Vec::new(), managed: None };
+        let mut request = HostRequest { wanted: Vec::new(), slots: Vec::new(), managed: None };
         let mut leave = Vec::new();
         for (slot, name) in names.iter().enumerate() {
             let host = self.machine.named(name, self.host).map(|info| info.tid.host());

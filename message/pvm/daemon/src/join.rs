@@ -8,10 +8,13 @@ use std::os::fd::AsFd;
 use nagaya_server::Failure;
 
 use crate::call::Calling;
-use crate::hosts::STARTED;
+use crate::hosting::STARTED;
+use crate::identity::info;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
+use crate::options::Options;
 use crate::patience::Patient;
-use crate::run::{Beginning, Options, Running, begin, info};
+use crate::run::begin;
+use crate::running::{Beginning, Running};
 use crate::socket::Refused;
 use crate::start::PATIENCE;
 
@@ -61,9 +64,8 @@ fn accept(
     let (host, name, speed) = (invitation.host, invitation.name.clone(), invitation.speed);
     let beginning = Beginning::Guest(Box::new(invitation));
     let accept = |running: &Running| {
-        let address = running.network.peers.as_ref().map(|peers| peers.address().to_vec());
         let info = info(host, name, speed);
-        answer(&Ok(Place { info, address: address.unwrap_or_default() }));
+        answer(&Ok(Place { info, address: running.network.address() }));
         silence();
     };
     let result = begin(options, beginning, accept).map_err(Refused::failure);

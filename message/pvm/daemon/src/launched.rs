@@ -8,9 +8,13 @@ use std::cell::Cell;
 use nagaya_server::Failure;
 use net::wireup::{Wireup, WireupError};
 
+use crate::hostfile::SPEED;
+use crate::identity::{host_name, info, new_secret};
 use crate::invitation::{Acceptance, Invitation, Line, Place};
+use crate::options::{Options, choices};
 use crate::peers::Peers;
-use crate::run::{Beginning, Options, Running, begin, choices, host_name, info, new_secret};
+use crate::run::begin;
+use crate::running::{Beginning, Running};
 use crate::socket::Refused;
 
 /// Returns the connection to the launcher, if one started this process together with others.
@@ -33,7 +37,7 @@ pub fn run(
     let rank = wireup.rank();
     let name = options.name.clone().or_else(|| wireup.host(rank)).unwrap_or_else(host_name);
     let options = &Options { name: Some(name.clone()), ..options.clone() };
-    let speed = options.hostfile.own(&name).speed.unwrap_or(crate::hosts::SPEED);
+    let speed = options.hostfile.own(&name).speed.unwrap_or(SPEED);
     if rank == 0 {
         let secret = new_secret().map_err(Refused::System)?;
         let peers = Peers::open(1, secret);
@@ -49,7 +53,7 @@ pub fn run(
         drop(wireup);
         let acceptances = answers[1..].iter().map(|answer| read(answer)).collect();
         let beginning = Beginning::Leader { secret, peers: Box::new(peers), acceptances };
-        return begin(options, beginning, |running| ready(running.path()));
+        return begin(options, beginning, |running| ready(&running.path));
     }
     let lines = wireup.exchange(&[], None).map_err(failed).map_err(Refused::System)?;
     let invitation = Invitation::parse(&String::from_utf8_lossy(&lines[0]));
@@ -67,10 +71,9 @@ pub fn run(
         }
     };
     let accept = |running: &Running| {
-        let address = running.network.peers.as_ref().map(|peers| peers.address().to_vec());
         let info = info(host, name, speed);
-        answer(Ok(Place { info, address: address.unwrap_or_default() }));
-        ready(running.path());
+        answer(Ok(Place { info, address: running.network.address() }));
+        ready(&running.path);
     };
     let result = begin(options, Beginning::Guest(Box::new(invitation)), accept);
     result.map_err(Refused::failure).map_err(|failure| {

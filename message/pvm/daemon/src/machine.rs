@@ -11,20 +11,11 @@ use pvm::tid::{HOST_MAX, Tid};
 use pvm::wire::{Answer, GroupRequest, HostInfo, Inheritance, MailboxRequest, Parcel};
 use serde::{Deserialize, Serialize};
 
-use crate::errand::Reply;
+use crate::errand::{Asker, Reply};
 use crate::groups::{self, Closing, Groups, SlotChange};
 use crate::invitation::Place;
 use crate::mailboxes::Mailboxes;
 use crate::order::Item;
-
-/// A pending request of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Asker {
-    /// The task that sent the request.
-    pub tid: Tid,
-    /// The task's number for the request.
-    pub id: u32,
-}
 
 /// A change of the replicated state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

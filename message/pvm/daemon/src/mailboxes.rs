@@ -11,7 +11,7 @@ use pvm::tid::Tid;
 use pvm::wire::{ClassInfo, Parcel};
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Asker;
+use crate::errand::Asker;
 
 /// The owner of an entry whose owner has ended.
 const NOBODY: Tid = Tid(0);

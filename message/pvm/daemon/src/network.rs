@@ -1,28 +1,19 @@
-//! The part of the event loop that concerns other hosts.
+//! The other hosts: connections to their daemons, daemons being started there, and ticks.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use pvm::parcel::Data;
-use pvm::protocol::SM_STHOST;
-
-use crate::event::{Action, Event};
-use crate::hosts::TICKS;
-use crate::invitation::Invitation;
-use crate::load::Load;
-use crate::peers::{Happened, Peers};
-use crate::plugin;
+use crate::event::PeerLetter;
+use crate::hosting::TICKS;
+use crate::peers::Peers;
 use crate::poll::Poll;
-use crate::run::{Running, Source};
-use crate::start::{Started, Starts};
+use crate::source::Source;
+use crate::start::Starts;
 
 /// Time limit for other hosts to receive pending messages when this daemon ends.
 const FAREWELL: Duration = Duration::from_secs(2);
-
-/// Most messages of other hosts that are processed before the other sources get their turn.
-const HEARD_MAX: usize = 256;
 
 /// The other hosts: connected ones, and those being started.
 pub(crate) struct Network {
@@ -63,7 +54,7 @@ impl Network {
     }
 
     /// Returns true if a tick has ended, and starts the next.
-    fn ticks(&mut self) -> bool {
+    pub(crate) fn ticks(&mut self) -> bool {
         if self.peers.is_none() {
             return false;
         }
@@ -82,129 +73,21 @@ impl Network {
         let end = Instant::now() + FAREWELL;
         self.peers.take().is_none_or(|mut peers| peers.part(end))
     }
-}
 
-impl Running {
-    /// Executes an action that concerns other hosts.
-    pub(crate) fn act_abroad(&mut self, action: Action) {
-        match action {
-            Action::OpenFabric(host, secret) => {
-                let address = self.open_fabric(host, secret);
-                self.tell(Event::Fabric(address));
-            }
-            Action::Start(start) => {
-                let (recipe, invitation) = *start;
-                match self.starts() {
-                    Ok(starts) => starts.start(recipe, invitation),
-                    Err(why) => {
-                        let host = invitation.host;
-                        let started = Started { host, acceptance: Err(why.into()) };
-                        self.tell(Event::Started(started));
-                    }
-                }
-            }
-            Action::StartBy(hoster, wait_id, wanted) => match self.starts() {
-                Ok(starts) => {
-                    let count = Data::default().int(wanted.len() as i32);
-                    let data = wanted.into_iter().fold(count, |data, (recipe, invitation)| {
-                        data.and(&starts.expect(&recipe, invitation))
-                    });
-                    let message = data.message(plugin::to(hoster, SM_STHOST), wait_id);
-                    self.deliver(hoster, Load::Whole(message));
-                }
-                Err(why) => {
-                    for (_, Invitation { host, .. }) in wanted {
-                        let started = Started { host, acceptance: Err(why.clone().into()) };
-                        self.tell(Event::Started(started));
-                    }
-                }
-            },
-            Action::GiveUp(host) => {
-                if let Some(starts) = &mut self.network.starts {
-                    starts.give_up(host);
-                }
-            }
-            Action::Connect(host, address) => {
-                let Some(peers) = &mut self.network.peers else { return };
-                if let Err(error) = peers.connect(host, &address) {
-                    self.log.say(&format!("host {host}: {error}"));
-                    self.tell(Event::PeerLost(host));
-                }
-            }
-            Action::Disconnect(host) => {
-                if let Some(peers) = &mut self.network.peers {
-                    peers.leave(host);
-                }
-            }
-            Action::Send(host, letter) => {
-                if let Some(peers) = &mut self.network.peers {
-                    peers.send(host, &letter);
-                }
-            }
-            Action::PassOn(to, load) => {
-                let loan = match load {
-                    Load::Lent(_, terms) => self.post.loan(terms),
-                    _ => None,
-                };
-                if let Some(peers) = &mut self.network.peers {
-                    peers.pass_on(to.host(), load, loan);
-                }
-                self.went_far(to);
-            }
-            _ => unreachable!("it concerns this host"),
+    /// Sends a daemon message to a host.
+    pub(crate) fn send(&mut self, host: u16, letter: &PeerLetter) {
+        if let Some(peers) = &mut self.peers {
+            peers.send(host, letter);
         }
     }
 
-    fn open_fabric(&mut self, host: u16, secret: [u8; 32]) -> Result<Vec<u8>, String> {
-        if self.network.peers.is_none() {
-            let peers = Peers::open(host, secret).map_err(|error| error.to_string())?;
-            self.network.open(peers, &mut self.poll).map_err(|error| error.to_string())?;
-        }
-        Ok(self.network.peers.as_ref().expect("just opened").address().to_vec())
+    /// Returns the bytes of messages in flight to this host.
+    pub(crate) fn pending(&self, host: u16) -> usize {
+        self.peers.as_ref().map_or(0, |peers| peers.pending(host))
     }
 
-    fn starts(&mut self) -> Result<&mut Starts, String> {
-        if self.network.starts.is_none() {
-            let starts = Starts::new().map_err(|error| error.to_string())?;
-            let bell = starts.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
-            self.poll.add(Source::Starts(bell)).map_err(|error| error.to_string())?;
-            self.network.starts = Some(starts);
-        }
-        Ok(self.network.starts.as_mut().expect("just made"))
-    }
-
-    /// Processes events of the fabric.
-    pub(crate) fn hear(&mut self) {
-        for _ in 0..HEARD_MAX {
-            let Some(peers) = &mut self.network.peers else { break };
-            match peers.poll() {
-                Some(Happened::Letter(host, letter)) => {
-                    self.told(&letter);
-                    self.tell(Event::Peer(host, *letter));
-                }
-                Some(Happened::Load(host, load)) => {
-                    self.tell(Event::Load(host, load));
-                    self.hold_back_host(host);
-                }
-                Some(Happened::Lost(host, why)) => {
-                    self.lost(host);
-                    self.log.say(&format!("host {host} is lost: {why}"));
-                    self.tell(Event::PeerLost(host));
-                }
-                Some(Happened::Odd(what)) => self.log.say(&what),
-                None => break,
-            }
-        }
-        if self.network.ticks() {
-            self.tell(Event::Tick);
-        }
-    }
-
-    /// Processes the answers of daemons that were started.
-    pub(crate) fn hear_starts(&mut self) {
-        let done = self.network.starts.as_mut().map(Starts::done).unwrap_or_default();
-        for started in done {
-            self.tell(Event::Started(started));
-        }
+    /// Returns this daemon's fabric address; empty while the fabric is not open.
+    pub(crate) fn address(&self) -> Vec<u8> {
+        self.peers.as_ref().map_or_else(Vec::new, |peers| peers.address().to_vec())
     }
 }

@@ -7,25 +7,13 @@ use pvm::parcel::Data;
 use pvm::tid::Tid;
 use pvm::wire::Sink;
 
-use crate::daemon::{Daemon, Then};
+use crate::daemon::{Continuation, Daemon, Subscription};
 use crate::errand::{Errand, Reply};
 use crate::load::Load;
 
-/// One requested notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
-    what: i32,
-    /// Receiver, context and tag of the notice.
-    sink: Sink,
-    /// The task or host that it concerns.
-    of: Tid,
-    /// Remaining number of notices; -1 for no limit.
-    count: i32,
-}
-
 /// The arguments of pvm_notify.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct NotifyRequest {
     pub what: i32,
     pub sink: Sink,
     pub tids: Vec<Tid>,
@@ -36,7 +24,7 @@ impl Daemon {
     /// Executes pvm_notify. Errors: BadParam.
     pub(crate) fn notify(
         &mut self,
-        Wanted { what, sink, tids, count }: Wanted,
+        NotifyRequest { what, sink, tids, count }: NotifyRequest,
     ) -> Result<(), Error> {
         let cancel = what & PvmNotifyCancel != 0;
         let what = what & !PvmNotifyCancel;
@@ -47,23 +35,27 @@ impl Daemon {
         match what {
             // A task's last request replaces its earlier ones.
             PvmHostAdd => {
-                let own = |wish: &Wish| wish.what == what && wish.sink.tid == sink.tid;
-                self.wishes.retain(|wish| !own(wish));
+                let own = |subscription: &Subscription| {
+                    subscription.what == what && subscription.sink.tid == sink.tid
+                };
+                self.subscriptions.retain(|subscription| !own(subscription));
                 if !cancel && count != 0 {
-                    self.wishes.push(Wish { what, sink, of: Tid(0), count });
+                    self.subscriptions.push(Subscription { what, sink, of: Tid(0), count });
                 }
             }
             PvmTaskExit | PvmHostDelete if tids.iter().all(fits) => {
                 for of in tids {
-                    let wish = Wish { what, sink, of, count: 1 };
+                    let subscription = Subscription { what, sink, of, count: 1 };
                     if cancel {
                         // As in stock PVM, a cancelled notice is sent at once.
-                        if let Some(at) = self.wishes.iter().position(|known| *known == wish) {
-                            self.wishes.remove(at);
-                            self.tell_one(wish);
+                        if let Some(at) =
+                            self.subscriptions.iter().position(|known| *known == subscription)
+                        {
+                            self.subscriptions.remove(at);
+                            self.send_notice(subscription);
                         }
                     } else {
-                        self.wish(wish);
+                        self.subscribe(subscription);
                     }
                 }
             }
@@ -72,15 +64,19 @@ impl Daemon {
         Ok(())
     }
 
-    fn wish(&mut self, wish: Wish) {
-        let host = wish.of.host();
+    fn subscribe(&mut self, subscription: Subscription) {
+        let host = subscription.of.host();
         if self.machine.host(host).is_none() {
-            return self.tell_one(wish);
+            return self.send_notice(subscription);
         }
-        self.wishes.push(wish);
-        if wish.what == PvmTaskExit {
+        self.subscriptions.push(subscription);
+        if subscription.what == PvmTaskExit {
             // The task may have ended before.
-            self.send_on(host, Errand::Status(wish.of), Then::Notice(wish.of));
+            self.send_on(
+                host,
+                Errand::Status(subscription.of),
+                Continuation::Notice(subscription.of),
+            );
         }
     }
 
@@ -91,42 +87,43 @@ impl Daemon {
         }
     }
 
-    fn tell_one(&mut self, wish: Wish) {
-        let bytes = Data::default().int(wish.of.as_int()).message(wish.sink, 0);
+    fn send_notice(&mut self, subscription: Subscription) {
+        let bytes = Data::default().int(subscription.of.as_int()).message(subscription.sink, 0);
         self.route(Load::Whole(bytes));
     }
 
     /// Sends the notices of a task's end.
     pub(crate) fn has_ended(&mut self, tid: Tid) {
         // Requests of the task itself end with it.
-        self.wishes.retain(|wish| wish.sink.tid != tid.as_int());
-        self.fire(|wish| wish.what == PvmTaskExit && wish.of == tid);
+        self.subscriptions.retain(|subscription| subscription.sink.tid != tid.as_int());
+        self.fire(|subscription| subscription.what == PvmTaskExit && subscription.of == tid);
     }
 
     /// Sends the notices of a host's end, and of the end of its tasks.
     pub(crate) fn host_gone(&mut self, host: u16) {
-        self.fire(|wish| wish.what != PvmHostAdd && wish.of.host() == host);
+        self.fire(|subscription| subscription.what != PvmHostAdd && subscription.of.host() == host);
     }
 
-    fn fire(&mut self, fits: impl Fn(&Wish) -> bool) {
-        let (told, left) = self.wishes.iter().copied().partition(|wish| fits(wish));
-        self.wishes = left;
-        let told: Vec<Wish> = told;
-        for wish in told {
-            self.tell_one(wish);
+    fn fire(&mut self, fits: impl Fn(&Subscription) -> bool) {
+        let (told, left) =
+            self.subscriptions.iter().copied().partition(|subscription| fits(subscription));
+        self.subscriptions = left;
+        let told: Vec<Subscription> = told;
+        for subscription in told {
+            self.send_notice(subscription);
         }
     }
 
     /// Sends the notices of new hosts.
     pub(crate) fn hosts_added(&mut self, hosts: &[Tid]) {
         let mut told = Vec::new();
-        self.wishes.retain_mut(|wish| {
-            if wish.what != PvmHostAdd {
+        self.subscriptions.retain_mut(|subscription| {
+            if subscription.what != PvmHostAdd {
                 return true;
             }
-            told.push(wish.sink);
-            wish.count -= i32::from(wish.count > 0);
-            wish.count != 0
+            told.push(subscription.sink);
+            subscription.count -= i32::from(subscription.count > 0);
+            subscription.count != 0
         });
         for sink in told {
             let data = Data::default().int(hosts.len() as i32);

@@ -1,8 +1,6 @@
 //! Standard output and error of spawned tasks. It goes as messages to the task's output sink, or
 //! into the daemon's log.
 
-use std::collections::BTreeMap;
-
 use pvm::parcel::Data;
 use pvm::tid::Tid;
 use pvm::wire::Sink;
@@ -31,10 +29,6 @@ pub(crate) enum Say<'a> {
     /// An event.
     Event(OutputEvent),
 }
-
-/// For each task its sink, parent and incomplete line. An entry may outlive its task.
-#[derive(Debug, Default)]
-pub(crate) struct Outputs(BTreeMap<Tid, (Sink, i32, Vec<u8>)>);
 
 impl Daemon {
     /// Registers the output of a task that will be started.

@@ -10,21 +10,13 @@ use pvm::protocol::*;
 use pvm::tid::{HOST_MAX, Tid};
 use pvm::wire::{Answer, Inheritance, Letter, News, Parcel, Sink, Spawn};
 
-use crate::daemon::{Daemon, Then};
-use crate::errand::{Errand, Reply};
+use crate::daemon::{Continuation, Daemon, Roles};
+use crate::errand::{Errand, Reply, Start};
 use crate::load::Load;
 use crate::machine::{Change, What};
-use crate::spawn::Start;
 
 /// Most strings of a list in a message.
 const STRINGS_MAX: i32 = 1 << 16;
-
-/// The tasks with a role on this host.
-#[derive(Debug, Default)]
-pub(crate) struct Roles {
-    pub hoster: Option<Tid>,
-    pub tasker: Option<Tid>,
-}
 
 /// A role that a task can have on its host.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +119,11 @@ impl Daemon {
                 let wait_id = reader.wait_id();
                 let start = exec(&mut reader)?;
                 let output = (start.spawn.inheritance.output, start.parent);
-                self.send_on(self.host, Errand::Start(start), Then::Managed(wait_id, output));
+                self.send_on(
+                    self.host,
+                    Errand::Start(start),
+                    Continuation::Managed(wait_id, output),
+                );
             }
             SM_ADD if self.machine.manager() == Some(tid) => {
                 let wait_id = reader.wait_id();
@@ -137,7 +133,9 @@ impl Daemon {
             SM_HANDOFF if self.machine.manager() == Some(tid) => {
                 let next = Tid::from(reader.int()?);
                 match next.is_task() {
-                    true => self.send_on(next.host(), Errand::Status(next), Then::HandOff(next)),
+                    true => {
+                        self.send_on(next.host(), Errand::Status(next), Continuation::HandOff(next))
+                    }
                     false => return Err(Error::BadParam),
                 }
             }

@@ -10,7 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use pvm::tid::Tid;
 
 use crate::event::PeerLetter;
-use crate::run::Running;
+use crate::network::Network;
+use crate::poll::Poll;
+use crate::post::Post;
+use crate::source::Source;
 
 /// Bytes in flight to a host above which its senders are stopped, and below which they resume.
 const PENDING_FULL: usize = 16 << 20;
@@ -18,7 +21,7 @@ const PENDING_ROOM: usize = 4 << 20;
 
 /// The bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Narrow {
+pub(crate) enum Bottleneck {
     /// A task does not take its messages.
     Task(Tid),
     /// Messages to a host are sent too slowly.
@@ -29,13 +32,13 @@ pub(crate) enum Narrow {
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
     /// Poll sources that are paused, by bottleneck.
-    waiting: BTreeMap<Narrow, BTreeSet<u64>>,
+    paused: BTreeMap<Bottleneck, BTreeSet<u64>>,
     /// Hosts that were notified that a task of ours is full.
-    told: BTreeMap<Tid, BTreeSet<u16>>,
+    notified: BTreeMap<Tid, BTreeSet<u16>>,
     /// Full tasks of other hosts.
     full: BTreeSet<Tid>,
     /// The bottleneck that the last message met.
-    met: Option<Narrow>,
+    met: Option<Bottleneck>,
 }
 
 impl Pressure {
@@ -43,94 +46,87 @@ impl Pressure {
     pub(crate) fn begin(&mut self) {
         self.met = None;
     }
-}
 
-impl Running {
     /// Records a delivery to this task of ours.
-    pub(crate) fn went_to(&mut self, tid: Tid) {
-        if self.post.is_full(tid) {
-            self.pressure.met = Some(Narrow::Task(tid));
+    pub(crate) fn delivered(&mut self, post: &Post, tid: Tid) {
+        if post.is_full(tid) {
+            self.met = Some(Bottleneck::Task(tid));
         }
     }
 
     /// Records a message to this task of another host.
-    pub(crate) fn went_far(&mut self, tid: Tid) {
+    pub(crate) fn forwarded(&mut self, network: &Network, tid: Tid) {
         let host = tid.host();
-        if self.pressure.full.contains(&tid) {
-            self.pressure.met = Some(Narrow::Task(tid));
-        } else if self.pending(host) > PENDING_FULL {
-            self.pressure.met = Some(Narrow::Host(host));
+        if self.full.contains(&tid) {
+            self.met = Some(Bottleneck::Task(tid));
+        } else if network.pending(host) > PENDING_FULL {
+            self.met = Some(Bottleneck::Host(host));
         }
     }
 
-    fn pending(&self, host: u16) -> usize {
-        self.network.peers.as_ref().map_or(0, |peers| peers.pending(host))
-    }
-
     /// Stops reading `source` for now, if one of its messages met a bottleneck.
-    pub(crate) fn hold_back(&mut self, source: u64) {
-        if let Some(narrow) = self.pressure.met.take() {
-            self.poll.pause(source);
-            self.pressure.waiting.entry(narrow).or_default().insert(source);
+    pub(crate) fn hold_back(&mut self, poll: &Poll<Source>, source: u64) {
+        if let Some(bottleneck) = self.met.take() {
+            poll.pause(source);
+            self.paused.entry(bottleneck).or_default().insert(source);
         }
     }
 
     /// Notifies `host`, if one of its messages met a bottleneck.
-    pub(crate) fn hold_back_host(&mut self, host: u16) {
-        if let Some(Narrow::Task(tid)) = self.pressure.met.take()
-            && self.pressure.told.entry(tid).or_default().insert(host)
+    pub(crate) fn hold_back_host(&mut self, network: &mut Network, host: u16) {
+        if let Some(Bottleneck::Task(tid)) = self.met.take()
+            && self.notified.entry(tid).or_default().insert(host)
         {
-            self.write(host, &PeerLetter::Full(tid));
+            network.send(host, &PeerLetter::Full(tid));
         }
     }
 
     /// Records another host's notice that a task is full or has room.
-    pub(crate) fn told(&mut self, letter: &PeerLetter) {
+    pub(crate) fn received(&mut self, letter: &PeerLetter) {
         match letter {
-            PeerLetter::Full(tid) => self.pressure.full.insert(*tid),
-            PeerLetter::Room(tid) => self.pressure.full.remove(tid),
+            PeerLetter::Full(tid) => self.full.insert(*tid),
+            PeerLetter::Room(tid) => self.full.remove(tid),
             _ => false,
         };
     }
 
     /// Forgets the tasks of a lost host.
     pub(crate) fn lost(&mut self, host: u16) {
-        self.pressure.full.retain(|tid| tid.host() != host);
-        self.pressure.told.values_mut().for_each(|hosts| {
+        self.full.retain(|tid| tid.host() != host);
+        self.notified.values_mut().for_each(|hosts| {
             hosts.remove(&host);
         });
     }
 
-    /// Resumes the sources and hosts whose bottleneck is gone.
-    pub(crate) fn let_go(&mut self) {
-        let own = self.own_host();
-        if !self.pressure.waiting.is_empty() {
-            let is_free = |narrow: &Narrow| match *narrow {
-                Narrow::Task(tid) if tid.host() == own => self.post.has_room(tid),
-                Narrow::Task(tid) => !self.pressure.full.contains(&tid),
-                Narrow::Host(host) => self.pending(host) <= PENDING_ROOM,
+    /// Resumes the sources and hosts whose bottleneck is gone. `own` is this host's number.
+    pub(crate) fn resume(
+        &mut self,
+        own: u16,
+        post: &Post,
+        network: &mut Network,
+        poll: &Poll<Source>,
+    ) {
+        if !self.paused.is_empty() {
+            let is_free = |bottleneck: &Bottleneck| match *bottleneck {
+                Bottleneck::Task(tid) if tid.host() == own => post.has_room(tid),
+                Bottleneck::Task(tid) => !self.full.contains(&tid),
+                Bottleneck::Host(host) => network.pending(host) <= PENDING_ROOM,
             };
-            let free: Vec<Narrow> = self.pressure.waiting.keys().copied().filter(is_free).collect();
-            for narrow in free {
-                for source in self.pressure.waiting.remove(&narrow).unwrap_or_default() {
-                    self.poll.resume(source);
+            let free: Vec<Bottleneck> = self.paused.keys().copied().filter(is_free).collect();
+            for bottleneck in free {
+                for source in self.paused.remove(&bottleneck).unwrap_or_default() {
+                    poll.resume(source);
                 }
             }
         }
-        if !self.pressure.told.is_empty() {
-            let told = self.pressure.told.keys().copied();
-            let free: Vec<Tid> = told.filter(|tid| self.post.has_room(*tid)).collect();
+        if !self.notified.is_empty() {
+            let notified = self.notified.keys().copied();
+            let free: Vec<Tid> = notified.filter(|tid| post.has_room(*tid)).collect();
             for tid in free {
-                for host in self.pressure.told.remove(&tid).unwrap_or_default() {
-                    self.write(host, &PeerLetter::Room(tid));
+                for host in self.notified.remove(&tid).unwrap_or_default() {
+                    network.send(host, &PeerLetter::Room(tid));
                 }
             }
-        }
-    }
-
-    fn write(&mut self, host: u16, letter: &PeerLetter) {
-        if let Some(peers) = &mut self.network.peers {
-            peers.send(host, letter);
         }
     }
 }

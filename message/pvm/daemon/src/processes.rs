@@ -11,10 +11,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::event::Usage;
 use crate::poll::Poll;
-use crate::run::Source;
-use crate::tasks::Link;
+use crate::source::Source;
+use crate::tasks::{Link, Usage};
 
 /// Bytes of output read at a time, as in stock PVM.
 const OUTPUT_SIZE: usize = 4096;

@@ -16,8 +16,8 @@ use pvm::parcel::Data;
 use pvm::tid::Tid;
 
 use crate::child::inherit_nothing;
+use crate::errand::Start;
 use crate::libraries;
-use crate::spawn::Program;
 
 /// This host's architecture, in PVM's naming.
 pub const ARCHITECTURE: &str = "LINUX64";
@@ -109,6 +109,19 @@ impl Settings {
     }
 }
 
+/// A program to be started.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The tid of its task.
+    pub tid: Tid,
+    /// The value of its `PVMEPID`.
+    pub cookie: u32,
+    /// The tasker that starts it; `None` for the daemon.
+    pub tasker: Option<Tid>,
+    /// The request.
+    pub start: Start,
+}
+
 /// The failure to start a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotStarted {
@@ -126,7 +139,7 @@ impl From<Error> for NotStarted {
 
 /// The parameters of a program that is to be started.
 #[derive(Debug)]
-pub(crate) struct Recipe {
+pub(crate) struct ProgramSpec {
     /// The tid of its task.
     pub tid: Tid,
     /// Its file, or the debugger's if it runs under one.
@@ -141,13 +154,13 @@ pub(crate) struct Recipe {
     pub directory: Option<PathBuf>,
 }
 
-impl Recipe {
+impl ProgramSpec {
     /// Resolves `program` on this host. Errors: NoFile.
     pub fn new(
         settings: &Settings,
         socket: &Path,
         program: &Program,
-    ) -> Result<Recipe, NotStarted> {
+    ) -> Result<ProgramSpec, NotStarted> {
         let spawn = &program.start.spawn;
         let mut file = settings.find(&spawn.file, &spawn.directory)?;
         let mut arguments: Vec<OsString> = spawn.arguments.iter().map(OsString::from).collect();
@@ -164,7 +177,7 @@ impl Recipe {
         if let Some(directory) = &directory {
             environment.insert("PWD".into(), directory.to_string_lossy().into_owned());
         }
-        Ok(Recipe { tid: program.tid, file, debugged, arguments, environment, directory })
+        Ok(ProgramSpec { tid: program.tid, file, debugged, arguments, environment, directory })
     }
 
     /// Starts the program as a process. Returns the child and the pipe from which to read its

@@ -6,12 +6,12 @@ use pvm::parcel;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, GroupRequest, MailboxRequest, Parcel, Request, Sink};
 
-use crate::daemon::{Daemon, Then};
-use crate::errand::{Errand, Reply};
+use crate::daemon::{Continuation, Daemon};
+use crate::errand::{Asker, Errand, Reply};
 use crate::event::Action;
 use crate::load::Load;
-use crate::machine::{Asker, Change, What};
-use crate::notice::Wanted;
+use crate::machine::{Change, What};
+use crate::notice::NotifyRequest;
 use crate::pattern;
 use crate::plugin::Role;
 
@@ -48,7 +48,9 @@ impl Daemon {
             },
             Request::TaskStatus(tid) if tid.is_task() => {
                 return match self.machine.host(tid.host()) {
-                    Some(_) => self.send_on(tid.host(), Errand::Status(tid), Then::Answer(asker)),
+                    Some(_) => {
+                        self.send_on(tid.host(), Errand::Status(tid), Continuation::Answer(asker))
+                    }
                     None => self.answer(asker, Err(Error::NoTask.code())),
                 };
             }
@@ -56,14 +58,14 @@ impl Daemon {
             Request::Tasks(Tid(0)) => return self.gather(asker, &Errand::Tasks(None)),
             Request::Tasks(tid) => {
                 let which = tid.is_task().then_some(tid);
-                return self.send_on(tid.host(), Errand::Tasks(which), Then::Answer(asker));
+                return self.send_on(tid.host(), Errand::Tasks(which), Continuation::Answer(asker));
             }
             Request::Clock(tid) => {
-                return self.send_on(tid.host(), Errand::Clock, Then::Answer(asker));
+                return self.send_on(tid.host(), Errand::Clock, Continuation::Answer(asker));
             }
             Request::Signal(tid, signal) => {
                 let errand = Errand::Signal(tid, signal);
-                self.send_on(tid.host(), errand, Then::Nothing);
+                self.send_on(tid.host(), errand, Continuation::Nothing);
                 Ok(Answer::Done)
             }
             Request::Inherit(inheritance) => {
@@ -77,8 +79,8 @@ impl Daemon {
             Request::Spawn(spawn) => return self.spawn(asker, spawn),
             Request::Notify { what, context, tag, tids, count } => {
                 let sink = Sink { tid: asker.tid.as_int(), context, tag };
-                let wanted = Wanted { what, sink, tids, count };
-                self.notify(wanted).map(|()| Answer::Done).map_err(Error::code)
+                let request = NotifyRequest { what, sink, tids, count };
+                self.notify(request).map(|()| Answer::Done).map_err(Error::code)
             }
             Request::NewContext => match self.contexts.new_for(asker.tid) {
                 Some(context) => Ok(Answer::Number(context)),
@@ -111,7 +113,11 @@ impl Daemon {
                 let (to, errand) = (parcel::addressee(&parcel.bytes), Errand::PlugIn);
                 let host = to.map_or(0, Tid::host);
                 let host = if host == 0 { self.host } else { host };
-                return self.send_on(host, errand(asker.tid, tag, parcel), Then::Answer(asker));
+                return self.send_on(
+                    host,
+                    errand(asker.tid, tag, parcel),
+                    Continuation::Answer(asker),
+                );
             }
             Request::Tickle(arguments) => Ok(Answer::Each(self.tickle(&arguments))),
             Request::AddHosts(lines) => return self.add_hosts(asker, &lines),

@@ -1,138 +1,32 @@
-//! The daemon's event loop: waits for events, passes them to [`Daemon`], and executes its
-//! actions.
+//! The daemon's event loop: waits for events, passes them to the state machine, and
+//! executes its actions.
 
-use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use fcp::protocol::Protocol;
 use nagaya_server::{Failure, job};
-use net::error::FabricError;
 use pvm::error::Error;
 use pvm::protocol::SM_STTASK;
-use pvm::signature::signature;
 use pvm::tid::Tid;
-use pvm::wire::{HostInfo, Welcome};
-use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
+use pvm::wire::Welcome;
 
 use crate::connection::Connection;
-use crate::daemon::Daemon;
 use crate::event::{Action, Clock, Event};
-use crate::hostfile::{HostFile, HostOptions};
-use crate::hosts::SPEED;
-use crate::invitation::{Acceptance, Invitation, SILENCE_MS};
 use crate::load::Load;
-use crate::log::{self, Log};
-use crate::network::Network;
-use crate::peers::Peers;
+use crate::options::Options;
 use crate::plugin;
-use crate::poll::{Poll, signals};
-use crate::post::Post;
-use crate::pressure::Pressure;
-use crate::processes::{Processes, read_output};
-use crate::program::{self, ARCHITECTURE, Recipe, Settings};
+use crate::processes::read_output;
+use crate::program::{self, ProgramSpec};
+use crate::running::{Beginning, RETRY_MIN, Running, system};
 use crate::socket::{self, Refused};
-use crate::space::{Fate, Space, Stub};
+use crate::source::Source;
+use crate::space::Fate;
 use crate::tasks::Link;
 
-/// Retry interval for messages that found no room: initial and maximum.
-const RETRY_MIN: Duration = Duration::from_micros(200);
+/// Longest retry interval for messages that found no room.
 const RETRY_MAX: Duration = Duration::from_millis(20);
 /// Time that tasks have to end when the virtual machine is halted.
 const HALT_PATIENCE: Duration = Duration::from_secs(2);
-
-/// A daemon's command-line options.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// The virtual machine's ID (PVM_VMID).
-    pub vmid: Option<String>,
-    /// Directory of the socket; default: [`job::directory`].
-    pub directory: Option<PathBuf>,
-    /// Directory of the log; default: `log::directory`.
-    pub log: Option<PathBuf>,
-    /// The host's name; default: the system's.
-    pub name: Option<String>,
-    /// The host file.
-    pub hostfile: HostFile,
-    /// Halt the virtual machine on SIGHUP, SIGINT and SIGTERM.
-    pub signals: bool,
-    /// Write no more to standard error once tasks can connect.
-    pub quiet: bool,
-    /// Tasks share one address space on each host.
-    pub space: bool,
-    /// Bytes of a task's segment in that space, if given.
-    pub segment_size: Option<u64>,
-}
-
-/// The object behind a polled descriptor.
-#[derive(Debug)]
-pub(crate) enum Source {
-    Listener(UnixListener),
-    Signals(OwnedFd),
-    Connection(Connection),
-    /// PID descriptor of a task that has enrolled.
-    Process(Tid, OwnedFd),
-    /// PID descriptor of a program that the daemon started. The program or a child of it may
-    /// enroll.
-    Child(Tid, OwnedFd),
-    Output(Tid, OwnedFd),
-    /// Connection to the node server for a task that is, or will be, in the space.
-    Stub(Tid, Stub),
-    /// Wake-up descriptor of the fabric.
-    Fabric(OwnedFd),
-    /// Wake-up descriptor for daemons started on other hosts.
-    Starts(OwnedFd),
-}
-
-impl AsFd for Source {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Source::Listener(listener) => listener.as_fd(),
-            Source::Connection(connection) => connection.as_fd(),
-            Source::Stub(_, stub) => stub.as_fd(),
-            Source::Signals(fd)
-            | Source::Fabric(fd)
-            | Source::Starts(fd)
-            | Source::Process(_, fd)
-            | Source::Child(_, fd)
-            | Source::Output(_, fd) => fd.as_fd(),
-        }
-    }
-}
-
-/// A running daemon.
-pub(crate) struct Running {
-    pub(crate) poll: Poll<Source>,
-    path: PathBuf,
-    pub(crate) post: Post,
-    pub(crate) pressure: Pressure,
-    retry: Duration,
-    processes: Processes,
-    /// The space of this host's tasks, with `--space`.
-    space: Option<Space>,
-    settings: Settings,
-    pub(crate) log: Log,
-    daemon: Daemon,
-    /// Events not passed to the daemon yet.
-    events: VecDeque<Event>,
-    telling: bool,
-    pub(crate) network: Network,
-    /// Time limit for all tasks to end.
-    halting: Option<Instant>,
-}
-
-/// The role in which a daemon starts.
-pub(crate) enum Beginning {
-    /// First host of a virtual machine.
-    First,
-    /// First host of a virtual machine whose other hosts a launcher has started.
-    Leader { secret: [u8; 32], peers: Box<Peers>, acceptances: Vec<Acceptance> },
-    /// Guest in a virtual machine.
-    Guest(Box<Invitation>),
-}
 
 /// Runs the daemon of a new virtual machine until it is halted. Calls `ready` once tasks can
 /// connect.
@@ -171,95 +65,10 @@ pub(crate) fn begin(
     result
 }
 
-fn system(doing: &str) -> impl Fn(Errno) -> Failure + '_ {
-    move |error| Failure::ours(format!("cannot {doing}: {error}"))
-}
-
 impl Running {
-    fn new(
-        options: &Options,
-        beginning: Beginning,
-        listener: UnixListener,
-        path: PathBuf,
-    ) -> Result<Running, Failure> {
-        let _ = listener.set_nonblocking(true);
-        let in_space = match &beginning {
-            Beginning::First | Beginning::Leader { .. } => options.space,
-            Beginning::Guest(invitation) => options.space || invitation.space,
-        };
-        let space = || Space::new(options.vmid.as_deref(), options.segment_size);
-        let space = in_space.then(space);
-        let (silence_ms, protocol) = match &beginning {
-            Beginning::First | Beginning::Leader { .. } => choices()?,
-            Beginning::Guest(invitation) => {
-                let protocol = Protocol::of_number(invitation.protocol);
-                (invitation.silence_ms, protocol.expect("a faulty invitation is not accepted"))
-            }
-        };
-        let mut network = Network::new(silence_ms);
-        let mut poll = Poll::new().map_err(system("wait for events"))?;
-        poll.add(Source::Listener(listener)).map_err(system("wait for tasks"))?;
-        if options.signals {
-            let signals = signals(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM]);
-            let added = signals.and_then(|signals| poll.add(Source::Signals(signals)));
-            added.map_err(system("take signals"))?;
-        }
-        let settings;
-        let mut daemon = match beginning {
-            Beginning::First | Beginning::Leader { .. } => {
-                let secret = match beginning {
-                    Beginning::Leader { secret, peers, .. } => {
-                        let opened = network.open(*peers, &mut poll);
-                        opened.map_err(system("wait for other hosts"))?;
-                        secret
-                    }
-                    _ => new_secret()?,
-                };
-                let name = options.name.clone().unwrap_or_else(host_name);
-                let own = options.hostfile.own(&name).clone();
-                let HostOptions { path, directory, debugger, speed, .. } = own;
-                settings = Settings { path, directory, debugger };
-                Daemon::first(info(1, name, speed.unwrap_or(SPEED)), secret)
-            }
-            Beginning::Guest(invitation) => {
-                let Invitation { host, secret, by, name, speed, .. } = *invitation;
-                let failed = |error: FabricError| Failure::ours(error.to_string());
-                let mut peers = Peers::open(host, secret).map_err(failed)?;
-                peers.connect(by.info.tid.host(), &by.address).map_err(failed)?;
-                network.open(peers, &mut poll).map_err(system("wait for other hosts"))?;
-                let (path, directory) = (invitation.programs, invitation.directory);
-                settings = Settings { path, directory, debugger: invitation.debugger };
-                Daemon::guest(info(host, name, speed), secret)
-            }
-        };
-        daemon.silence_ms = silence_ms;
-        daemon.space = in_space;
-        daemon.protocol = protocol;
-        daemon.hostfile = options.hostfile.clone();
-        let log_name = socket::file_name("pvml", options.vmid.as_deref())?;
-        let log_directory = options.log.clone().or_else(log::directory);
-        Ok(Running {
-            poll,
-            path,
-            pressure: Pressure::default(),
-            post: Post::new(protocol)
-                .map_err(|error| Failure::ours(format!("no window: {error}")))?,
-            retry: RETRY_MIN,
-            processes: Processes::default(),
-            space,
-            settings,
-            log: Log::new(log_directory.as_deref(), &log_name),
-            daemon,
-            events: VecDeque::new(),
-            telling: false,
-            network,
-            halting: None,
-        })
-    }
-
     fn serve(&mut self) -> Result<(), Failure> {
         while !self.is_over() {
-            self.hear();
+            self.poll_fabric();
             let silence = self.network.deadline();
             let until = |time: Instant| time.saturating_duration_since(Instant::now());
             let nap = match self.network.may_sleep() {
@@ -276,7 +85,8 @@ impl Running {
                 let went = self.post.try_again();
                 self.retry = if went { RETRY_MIN } else { (self.retry * 2).min(RETRY_MAX) };
             }
-            self.let_go();
+            let Running { pressure, post, network, poll, daemon, .. } = self;
+            pressure.resume(daemon.host, post, network, poll);
             self.post.give_back();
         }
         if !self.network.farewell() {
@@ -316,8 +126,8 @@ impl Running {
                 fates.into_iter().for_each(|fate| self.act_in_space(number, tid, fate));
             }
             Some(Source::Output(..)) => self.read_output(number),
-            Some(Source::Fabric(_)) => self.hear(),
-            Some(Source::Starts(_)) => self.hear_starts(),
+            Some(Source::Fabric(_)) => self.poll_fabric(),
+            Some(Source::Starts(_)) => self.take_started(),
             None => {}
         }
     }
@@ -352,7 +162,7 @@ impl Running {
         let pid = connection.pid;
         for frame in came.frames {
             self.tell(Event::Frame(number, pid, frame));
-            self.hold_back(number);
+            self.pressure.hold_back(&self.poll, number);
         }
         if let Some(why) = came.end {
             if let Some(why) = why {
@@ -381,7 +191,7 @@ impl Running {
         let (bytes, more) = read_output(fd);
         if !bytes.is_empty() {
             self.tell(Event::Output(tid, bytes));
-            self.hold_back(number);
+            self.pressure.hold_back(&self.poll, number);
         }
         if !more {
             self.poll.remove(number);
@@ -414,16 +224,6 @@ impl Running {
                 Err(failure) => self.log.say(&failure.message),
             }
         }
-    }
-
-    /// Returns this host's number.
-    pub(crate) fn own_host(&self) -> u16 {
-        self.daemon.host
-    }
-
-    /// Returns the path of the socket for tasks.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Passes an event to the daemon and executes its actions. Events caused by an action wait
@@ -471,8 +271,8 @@ impl Running {
                     });
                     return self.tell(Event::TaskStarted(tid, told));
                 }
-                match Recipe::new(&self.settings, &self.path, &program) {
-                    Ok(recipe) => self.start(Box::new(recipe)),
+                match ProgramSpec::new(&self.settings, &self.path, &program) {
+                    Ok(spec) => self.start(Box::new(spec)),
                     Err(error) => self.tell(Event::TaskStarted(tid, Err(error))),
                 }
             }
@@ -485,44 +285,44 @@ impl Running {
             Action::Log(line) => self.log.say(&line),
             Action::LogOutput(line) => self.log.write(&line),
             Action::Halt(asker) => self.halt(asker),
-            abroad @ (Action::OpenFabric(..)
+            remote @ (Action::OpenFabric(..)
             | Action::Start(_)
             | Action::StartBy(..)
             | Action::GiveUp(_)
             | Action::Connect(..)
             | Action::Disconnect(_)
             | Action::Send(..)
-            | Action::PassOn(..)) => self.act_abroad(abroad),
+            | Action::PassOn(..)) => self.act_remote(remote),
         }
     }
 
     /// Starts a program, in the space if there is one. A debugger starts its program as a
     /// process.
-    fn start(&mut self, recipe: Box<Recipe>) {
-        let space = self.space.as_mut().filter(|_| !recipe.debugged);
-        let Some(space) = space else { return self.start_process(&recipe) };
-        let tid = recipe.tid;
-        match space.start(recipe) {
+    fn start(&mut self, spec: Box<ProgramSpec>) {
+        let space = self.space.as_mut().filter(|_| !spec.debugged);
+        let Some(space) = space else { return self.start_process(&spec) };
+        let tid = spec.tid;
+        match space.start(spec) {
             Ok(stub) => match self.poll.add(Source::Stub(tid, stub)) {
                 Ok(number) => self.processes.lodged(tid, number),
                 Err(_) => self.tell(Event::TaskStarted(tid, Err(Error::OutOfRes.into()))),
             },
-            Err((recipe, why)) => self.start_outside(&recipe, &why),
+            Err((spec, why)) => self.start_outside(&spec, &why),
         }
     }
 
     /// Starts as a process a program that cannot run in the space.
-    fn start_outside(&mut self, recipe: &Recipe, why: &str) {
-        let tid = recipe.tid;
+    fn start_outside(&mut self, spec: &ProgramSpec, why: &str) {
+        let tid = spec.tid;
         self.log.say(&format!("[{tid}] {why}; it runs as an ordinary process, not in the space"));
-        self.start_process(recipe);
+        self.start_process(spec);
     }
 
-    fn start_process(&mut self, recipe: &Recipe) {
-        let watched = recipe.start().and_then(|(child, output)| {
-            self.processes.started(recipe.tid, child, output, &mut self.poll)
+    fn start_process(&mut self, spec: &ProgramSpec) {
+        let watched = spec.start().and_then(|(child, output)| {
+            self.processes.started(spec.tid, child, output, &mut self.poll)
         });
-        self.tell(Event::TaskStarted(recipe.tid, watched.map_err(Into::into)));
+        self.tell(Event::TaskStarted(spec.tid, watched.map_err(Into::into)));
     }
 
     /// Handles a report of the node server on a task.
@@ -532,10 +332,10 @@ impl Running {
                 self.processes.has_output(tid, output, &mut self.poll);
                 self.tell(Event::TaskStarted(tid, Ok(pid)));
             }
-            Fate::Refused(recipe, why) => {
+            Fate::Refused(spec, why) => {
                 self.poll.remove(number);
                 self.processes.refused(tid);
-                self.start_outside(&recipe, &why);
+                self.start_outside(&spec, &why);
             }
             Fate::Ended(status) => self.child_ended(number, tid, status),
         }
@@ -544,7 +344,7 @@ impl Running {
     pub(crate) fn deliver(&mut self, tid: Tid, load: Load) {
         self.retry = RETRY_MIN;
         self.post.deliver(tid, load);
-        self.went_to(tid);
+        self.pressure.delivered(&self.post, tid);
     }
 
     fn welcome(&mut self, link: Link, welcome: &Result<Box<Welcome>, i32>) {
@@ -570,52 +370,4 @@ impl Running {
 fn now() -> Clock {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Clock { seconds: since.as_secs() as i64, microseconds: since.subsec_micros() as i32 }
-}
-
-/// Returns the user's settings for the virtual machine: [`silence_ms`] and [`protocol`].
-pub(crate) fn choices() -> Result<(u32, Protocol), Failure> {
-    Ok((silence_ms()?, protocol()?))
-}
-
-/// Returns the protocol for messages inside a host: `NAGAYA_PVM_PROTOCOL`.
-fn protocol() -> Result<Protocol, Failure> {
-    let Some(text) = std::env::var_os("NAGAYA_PVM_PROTOCOL") else {
-        return Ok(Protocol::default());
-    };
-    text.to_str().and_then(Protocol::of_name).ok_or_else(|| {
-        let names = Protocol::ALL.map(Protocol::name).join(", ");
-        let text = text.to_string_lossy();
-        Failure::ours(format!("NAGAYA_PVM_PROTOCOL={text}: should be one of {names}"))
-    })
-}
-
-/// Returns the silence in milliseconds after which a host counts as lost: `NAGAYA_PVM_SILENCE`,
-/// given in seconds.
-fn silence_ms() -> Result<u32, Failure> {
-    let Some(text) = std::env::var_os("NAGAYA_PVM_SILENCE") else { return Ok(SILENCE_MS) };
-    let seconds = text.to_str().and_then(|text| text.parse::<f64>().ok());
-    match seconds.filter(|seconds| (0.1..=1e6).contains(seconds)) {
-        Some(seconds) => Ok((seconds * 1000.0) as u32),
-        None => Err(Failure::ours(format!(
-            "NAGAYA_PVM_SILENCE={}: should be seconds, from 0.1",
-            text.to_string_lossy()
-        ))),
-    }
-}
-
-/// Returns the description of a host that other hosts see.
-pub(crate) fn info(host: u16, name: String, speed: i32) -> HostInfo {
-    let architecture = ARCHITECTURE.into();
-    HostInfo { tid: Tid::of_host(host), name, architecture, speed, signature: signature() }
-}
-
-/// Returns a random secret for a new virtual machine.
-pub(crate) fn new_secret() -> Result<[u8; 32], Failure> {
-    let mut secret = [0; 32];
-    getrandom(&mut secret, GetRandomFlags::empty()).map_err(system("make a secret"))?;
-    Ok(secret)
-}
-
-pub(crate) fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use nagaya_server::{Failure, job};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::run::Options;
+use crate::options::Options;
 
 /// File name of the socket, to which `.VMID` may be appended.
 const NAME: &str = "pvmd";

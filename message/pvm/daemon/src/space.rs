@@ -22,7 +22,7 @@ use nagaya_server::protocol::{Connection, Reply, Request, Start};
 use nagaya_server::reach::{Reached, Wanted, connect, reach};
 use rustix::fs::{Mode, OFlags};
 
-use crate::program::{Recipe, Streams};
+use crate::program::{ProgramSpec, Streams};
 
 /// The space of this host's tasks.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) enum Fate {
     /// The task runs, with this PID; its output comes from this descriptor.
     Started(u32, OwnedFd),
     /// The program cannot be a task of a space, for this reason, or the server ended first.
-    Refused(Box<Recipe>, String),
+    Refused(Box<ProgramSpec>, String),
     /// The task ended, with this wait status.
     Ended(i32),
 }
@@ -61,7 +61,7 @@ pub(crate) enum Fate {
 pub(crate) struct Stub {
     connection: Connection,
     /// The program and its output, until the server reports its start.
-    waits: Option<(Box<Recipe>, OwnedFd)>,
+    waits: Option<(Box<ProgramSpec>, OwnedFd)>,
     /// Set for a server's first task: keeps the server from ending before it knows our
     /// connections.
     lock: Option<File>,
@@ -79,36 +79,36 @@ impl Space {
     }
 
     /// Has the server start a program; the returned [`Stub`] reports its events. Waits for the
-    /// server only while it starts, and never for the program. On failure returns the recipe and
+    /// server only while it starts, and never for the program. On failure returns the spec and
     /// the reason.
-    pub fn start(&mut self, recipe: Box<Recipe>) -> Result<Stub, (Box<Recipe>, String)> {
-        match self.try_start(&recipe) {
+    pub fn start(&mut self, spec: Box<ProgramSpec>) -> Result<Stub, (Box<ProgramSpec>, String)> {
+        match self.try_start(&spec) {
             Ok((connection, lock, output)) => {
-                Ok(Stub { connection, lock, waits: Some((recipe, output)) })
+                Ok(Stub { connection, lock, waits: Some((spec, output)) })
             }
-            Err(failure) => Err((recipe, failure.message)),
+            Err(failure) => Err((spec, failure.message)),
         }
     }
 
     fn try_start(
         &mut self,
-        recipe: &Recipe,
+        spec: &ProgramSpec,
     ) -> Result<(Connection, Option<File>, OwnedFd), Failure> {
         let failed = |what: &str| {
             let what = what.to_string();
             move |error: io::Error| Failure::ours(format!("{what}: {error}"))
         };
         let Streams { input, output, writer, too } = Streams::new().map_err(failed("pipe"))?;
-        let directory = recipe.directory.as_deref().unwrap_or(Path::new("."));
+        let directory = spec.directory.as_deref().unwrap_or(Path::new("."));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(directory, flags, Mode::empty()).map_err(io::Error::from);
         let directory = opened.map_err(failed(&directory.display().to_string()))?;
-        let mut arguments = vec![recipe.file.as_os_str().as_bytes().to_vec()];
-        arguments.extend(recipe.arguments.iter().map(|word| word.as_bytes().to_vec()));
+        let mut arguments = vec![spec.file.as_os_str().as_bytes().to_vec()];
+        arguments.extend(spec.arguments.iter().map(|word| word.as_bytes().to_vec()));
         let start = Start {
-            path: recipe.file.as_os_str().as_bytes().to_vec(),
+            path: spec.file.as_os_str().as_bytes().to_vec(),
             arguments,
-            environment: environment(&recipe.environment),
+            environment: environment(&spec.environment),
             fds: vec![0, 1, 2],
             expected_tasks: None,
             id: None,
@@ -119,7 +119,7 @@ impl Space {
             inheritance: self.inheritance.clone(),
         };
         // The server reports errors in the file.
-        let is_fixed = nagaya_server::is_fixed(&recipe.file);
+        let is_fixed = nagaya_server::is_fixed(&spec.file);
         let (connection, lock) = self.connect(is_fixed)?;
         let fds = [directory.as_fd(), input.as_fd(), writer.as_fd(), too.as_fd()];
         let sent = connection.send(&Request::Start(Box::new(start)), &fds);
@@ -189,8 +189,8 @@ impl Stub {
                     fates.extend(output.map(|output| Fate::Started(pid, output)));
                 }
                 Ok(Some((Reply::Refused(why, _), _))) => {
-                    let recipe = self.waits.take().map(|(recipe, _)| recipe);
-                    fates.extend(recipe.map(|recipe| Fate::Refused(recipe, why)));
+                    let spec = self.waits.take().map(|(spec, _)| spec);
+                    fates.extend(spec.map(|spec| Fate::Refused(spec, why)));
                 }
                 Ok(Some((Reply::Ended(as_it_did), _))) => {
                     status = as_it_did;
@@ -206,7 +206,7 @@ impl Stub {
         }
         if gone {
             // The end of a server ends its tasks.
-            let refused = |(recipe, _)| Fate::Refused(recipe, "the node server has gone".into());
+            let refused = |(spec, _)| Fate::Refused(spec, "the node server has gone".into());
             fates.push(self.waits.take().map_or(Fate::Ended(status), refused));
         }
         fates

@@ -5,75 +5,17 @@ use std::collections::BTreeMap;
 use pvm::constants::{PvmHostCompl, PvmNoSpawnParent, PvmTaskArch, PvmTaskHost};
 use pvm::error::Error;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Sink, Spawn};
-use serde::{Deserialize, Serialize};
+use pvm::wire::{Answer, Spawn};
 
-use crate::daemon::{Daemon, Then};
-use crate::errand::{Errand, Principal, Reply};
+use crate::daemon::{Continuation, Daemon, SpawnTrace, Spawning, Starting};
+use crate::errand::{Asker, Errand, Principal, Reply, Start};
 use crate::event::Action;
-use crate::machine::{Asker, Machine};
+use crate::machine::Machine;
 use crate::output::{OutputEvent, Say};
-use crate::program::NotStarted;
+use crate::program::{NotStarted, Program};
 
 /// Most tasks of one spawn: more than a virtual machine can have.
 pub const COUNT_MAX: u32 = 1 << 22;
-
-/// A request to start tasks on one host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Start {
-    /// The spawner's request.
-    pub spawn: Spawn,
-    /// Working directory, relative to the host's own; empty for that one.
-    pub directory: String,
-    /// The parent: a tid, or an error code.
-    pub parent: i32,
-}
-
-/// A program to be started.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// The tid of its task.
-    pub tid: Tid,
-    /// The value of its `PVMEPID`.
-    pub cookie: u32,
-    /// The tasker that starts it; `None` for the daemon.
-    pub tasker: Option<Tid>,
-    /// The request.
-    pub start: Start,
-}
-
-/// A spawn whose hosts have not all replied.
-#[derive(Debug)]
-pub(crate) struct Spawning {
-    asker: Asker,
-    /// For each task its tid or an error code.
-    slots: Vec<i32>,
-    /// Reasons why hosts failed to start tasks.
-    why: Vec<String>,
-    waits: usize,
-    /// The sink of their output, and their parent.
-    output: (Sink, i32),
-}
-
-/// The attributes of a spawn that its tracer gets.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct How {
-    /// The flags of pvm_spawn.
-    pub flags: i32,
-    /// True if the parent has the tasks traced; otherwise the virtual machine's tracer has.
-    pub by_parent: bool,
-}
-
-/// Programs being started for one errand.
-#[derive(Debug)]
-pub(crate) struct Starting {
-    principal: Principal,
-    how: How,
-    results: Vec<i32>,
-    /// Reasons why programs were not started, each once.
-    why: Vec<String>,
-    waits: usize,
-}
 
 /// Returns the hosts on which `spawn` may run, and the directory in its `place`.
 fn candidates<'a>(spawn: &'a Spawn, machine: &Machine, own: u16) -> (Vec<u16>, &'a str) {
@@ -90,9 +32,9 @@ fn candidates<'a>(spawn: &'a Spawn, machine: &Machine, own: u16) -> (Vec<u16>, &
 
 impl Daemon {
     /// Returns the attributes of a task's spawn, if its start is not reported yet.
-    pub(crate) fn is_starting(&self, tid: Tid) -> Option<How> {
+    pub(crate) fn is_starting(&self, tid: Tid) -> Option<SpawnTrace> {
         let number = self.starting.get(&tid)?;
-        self.starts.get(number).map(|starting| starting.how)
+        self.starts.get(number).map(|starting| starting.trace)
     }
 
     /// Executes pvm_spawn.
@@ -127,7 +69,7 @@ impl Daemon {
         for (host, slots) in shares {
             let spawn = Spawn { count: slots.len() as u32, ..spawn.clone() };
             let start = Start { spawn, directory: directory.clone(), parent };
-            self.send_on(host, Errand::Start(start), Then::Spawn(number, slots));
+            self.send_on(host, Errand::Start(start), Continuation::Spawn(number, slots));
         }
     }
 
@@ -161,7 +103,7 @@ impl Daemon {
     /// Starts tasks on this host.
     pub(crate) fn start_tasks(&mut self, principal: Principal, mut start: Start) {
         let by_parent = start.spawn.inheritance.trace.tid > 0;
-        let how = How { flags: start.spawn.flags, by_parent };
+        let trace = SpawnTrace { flags: start.spawn.flags, by_parent };
         start.spawn.inheritance = self.machine.traced(&start.spawn.inheritance);
         let mut programs = Vec::new();
         let mut results = Vec::new();
@@ -186,7 +128,7 @@ impl Daemon {
         let number = self.last_spawn;
         self.starts.insert(
             number,
-            Starting { principal, how, results, why: Vec::new(), waits: programs.len() },
+            Starting { principal, trace, results, why: Vec::new(), waits: programs.len() },
         );
         for program in programs {
             self.starting.insert(program.tid, number);
@@ -226,11 +168,11 @@ impl Daemon {
         if starting.waits > 0 {
             return;
         }
-        let Starting { principal, how, results, why, .. } =
+        let Starting { principal, trace, results, why, .. } =
             self.starts.remove(&number).expect("it is there");
         let started = results.iter().filter(|result| **result > 0);
         let started: Vec<Tid> = started.map(|tid| Tid(*tid as u32)).collect();
-        self.trace_spawned(&started, how);
+        self.trace_spawned(&started, trace);
         self.reply(principal, Ok(Answer::Spawned(results, why)));
     }
 }

@@ -23,46 +23,10 @@ use crate::call::Expected;
 use crate::child::inherit_nothing;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
 use crate::patience::Patient;
+use crate::starting::{DaemonSpec, Fault, Started};
 
 /// Time limit for a host to start its daemon; logins can be slow.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The parameters for starting a daemon.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recipe {
-    /// The host's name or address for ssh.
-    pub host: String,
-    /// The login there (`lo=`), if it differs.
-    pub login: Option<String>,
-    /// The daemon's program there (`dx=`).
-    pub program: Option<String>,
-    /// The virtual machine's ID there (`id=`), if another daemon may run there.
-    pub vmid: Option<String>,
-}
-
-/// The result of a start.
-#[derive(Debug)]
-pub struct Started {
-    /// The host's number.
-    pub host: u16,
-    /// The daemon's address, or the reason why it does not run.
-    pub acceptance: Result<Place, Fault>,
-}
-
-/// The reason why a daemon does not run.
-#[derive(Clone, Debug)]
-pub struct Fault {
-    /// The error code for the requesting program: CantStart or NoHost.
-    pub error: Error,
-    /// The reason, in one line.
-    pub why: String,
-}
-
-impl From<String> for Fault {
-    fn from(why: String) -> Fault {
-        Fault { error: Error::CantStart, why }
-    }
-}
 
 /// Starts in progress.
 #[derive(Debug)]
@@ -83,10 +47,10 @@ impl Starts {
     }
 
     /// Starts a daemon and invites it.
-    pub fn start(&self, recipe: Recipe, invitation: Invitation) {
+    pub fn start(&self, spec: DaemonSpec, invitation: Invitation) {
         let host = invitation.host;
         self.work(host, move || {
-            invite(&recipe, &invitation).map_err(|why| match is_unknown(&recipe.host) {
+            invite(&spec, &invitation).map_err(|why| match is_unknown(&spec.host) {
                 true => Fault { error: Error::NoHost, why },
                 false => why.into(),
             })
@@ -95,10 +59,10 @@ impl Starts {
 
     /// Waits for the call of a daemon that a hoster is to start, and invites it. Returns the
     /// data of the message to the hoster.
-    pub(crate) fn expect(&mut self, recipe: &Recipe, invitation: Invitation) -> Data {
+    pub(crate) fn expect(&mut self, spec: &DaemonSpec, invitation: Invitation) -> Data {
         let host = invitation.host;
         let data = Expected::new().and_then(|expected| {
-            let data = describe(recipe, host, &expected.number(host, &recipe.host)?);
+            let data = describe(spec, host, &expected.number(host, &spec.host)?);
             Ok((expected, data))
         });
         match data {
@@ -109,7 +73,7 @@ impl Starts {
             }
             Err(error) => {
                 self.work(host, move || Err(format!("cannot be called: {error}").into()));
-                describe(recipe, host, "")
+                describe(spec, host, "")
             }
         }
     }
@@ -164,11 +128,11 @@ fn is_unknown(host: &str) -> bool {
 }
 
 /// Returns the script that `sh` runs on the other host.
-fn script(recipe: &Recipe, own: &Path) -> String {
-    let vmid = recipe.vmid.as_ref().map(|vmid| format!("PVM_VMID={} ", quoted(vmid)));
+fn script(spec: &DaemonSpec, own: &Path) -> String {
+    let vmid = spec.vmid.as_ref().map(|vmid| format!("PVM_VMID={} ", quoted(vmid)));
     let vmid = vmid.map_or(String::new(), |set| format!("{set}export PVM_VMID; "));
     let option = "dx= in the host file";
-    let script = match &recipe.program {
+    let script = match &spec.program {
         Some(program) if is_daemon(program) => ssh::named(program, "--join", option),
         Some(program) => ssh::named(program, "pvmd --join", option),
         None => ssh::nagaya(own, "pvmd --join", option),
@@ -179,15 +143,15 @@ fn script(recipe: &Recipe, own: &Path) -> String {
 /// Returns a host's entry in the message to a hoster: tid, options, login, command, another
 /// command for Windows, and the virtual machine's ID. Hosters pass the command to ssh quoted or
 /// unquoted, so it contains nothing that needs quotes.
-fn describe(recipe: &Recipe, host: u16, call: &str) -> Data {
+fn describe(spec: &DaemonSpec, host: u16, call: &str) -> Data {
     let own = std::env::current_exe().unwrap_or_else(|_| "nagaya".into());
-    let login = match &recipe.login {
-        Some(login) => format!("{login}@{}", recipe.host),
-        None => recipe.host.clone(),
+    let login = match &spec.login {
+        Some(login) => format!("{login}@{}", spec.host),
+        None => spec.host.clone(),
     };
-    let vmid = recipe.vmid.clone().unwrap_or_default();
+    let vmid = spec.vmid.clone().unwrap_or_default();
     let set = if vmid.is_empty() { String::new() } else { format!("env PVM_VMID={vmid} ") };
-    let program = match &recipe.program {
+    let program = match &spec.program {
         Some(program) if is_daemon(program) => program.clone(),
         Some(program) => format!("{program} pvmd"),
         None => format!("{} pvmd", own.display()),
@@ -203,11 +167,11 @@ fn is_daemon(program: &str) -> bool {
     program.rsplit('/').next().is_some_and(|name| name.starts_with("pvmd"))
 }
 
-fn invite(recipe: &Recipe, invitation: &Invitation) -> Acceptance {
+fn invite(spec: &DaemonSpec, invitation: &Invitation) -> Acceptance {
     let own = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
-    let script = script(recipe, &own);
-    let login = recipe.login.as_deref();
-    let there = ssh::start("PVM_RSH", login, &recipe.host, &script, inherit_nothing)?;
+    let script = script(spec, &own);
+    let login = spec.login.as_deref();
+    let there = ssh::start("PVM_RSH", login, &spec.host, &script, inherit_nothing)?;
     let Remote { mut child, to, from, errors } = there;
     let result = converse(to, from, errors, invitation);
     if result.is_err() {
@@ -265,23 +229,23 @@ mod tests {
 
     use super::*;
 
-    fn recipe() -> Recipe {
-        Recipe { host: "there".into(), login: None, program: None, vmid: None }
+    fn spec() -> DaemonSpec {
+        DaemonSpec { host: "there".into(), login: None, program: None, vmid: None }
     }
 
     #[test]
     fn the_daemon_there_is_the_one_that_is_meant() {
         let own = Path::new("/opt/it's here/nagaya");
-        let run = |recipe: &Recipe| {
-            let script = script(recipe, own).replace("command -v", "true");
+        let run = |spec: &DaemonSpec| {
+            let script = script(spec, own).replace("command -v", "true");
             let script = script.replace("exec ", "echo $PVM_VMID ");
             let output = Command::new("sh").args(["-c", &script]).output().expect("sh runs");
             String::from_utf8(output.stdout).expect("it is text")
         };
-        assert_eq!(run(&recipe()), "nagaya pvmd --join\n");
-        let given = Recipe { program: Some("/x y/pvmd3".into()), ..recipe() };
+        assert_eq!(run(&spec()), "nagaya pvmd --join\n");
+        let given = DaemonSpec { program: Some("/x y/pvmd3".into()), ..spec() };
         assert_eq!(run(&given), "/x y/pvmd3 --join\n");
-        let vmid = Recipe { vmid: Some("b c".into()), program: Some("n".into()), ..recipe() };
+        let vmid = DaemonSpec { vmid: Some("b c".into()), program: Some("n".into()), ..spec() };
         assert_eq!(run(&vmid), "b c n pvmd --join\n");
     }
 

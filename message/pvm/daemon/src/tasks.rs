@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use pvm::tid::{LOCAL_MAX, MEMBERS, Tid};
 use pvm::wire::{Inheritance, TaskInfo};
 
-use crate::event::Usage;
-
 /// A connection's number. The event loop never reuses one.
 pub type Link = u64;
 
@@ -14,6 +12,17 @@ pub type Link = u64;
 pub const CONNECTED: i32 = 0x4;
 /// Status bit in ps: the daemon started the task.
 pub const STARTED: i32 = 0x2;
+
+/// Exit status and CPU time of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The wait status.
+    pub status: i32,
+    /// User time: seconds and microseconds.
+    pub user: (i32, i32),
+    /// System time: seconds and microseconds.
+    pub system: (i32, i32),
+}
 
 /// A task.
 #[derive(Clone, Debug)]

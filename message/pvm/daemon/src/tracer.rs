@@ -2,26 +2,14 @@
 //! themselves. The end of a task that the daemon started is sent after its process has ended,
 //! since its status is unknown before.
 
-use std::collections::BTreeMap;
-
 use pvm::event::{self, Event, Id, Phase, Record};
 use pvm::parcel::Data;
 use pvm::tid::Tid;
 use pvm::wire::Sink;
 
-use crate::daemon::Daemon;
-use crate::event::Usage;
+use crate::daemon::{Daemon, SpawnTrace};
 use crate::load::Load;
-use crate::spawn::How;
-use crate::tasks::Task;
-
-/// The tracers' state: described events, and tasks whose end is not reported yet.
-#[derive(Debug, Default)]
-pub(crate) struct Tracers {
-    /// Events that were described to each tracer.
-    known: BTreeMap<i32, Vec<Event>>,
-    ending: BTreeMap<Tid, Sink>,
-}
+use crate::tasks::{Task, Usage};
 
 /// Parent and flags of a task that was not spawned.
 const NOBODY: i32 = -1;
@@ -56,17 +44,17 @@ impl Daemon {
     }
 
     /// Sends the events of tasks spawned here, except those already announced.
-    pub(crate) fn trace_spawned(&mut self, tids: &[Tid], how: How) {
+    pub(crate) fn trace_spawned(&mut self, tids: &[Tid], spawn: SpawnTrace) {
         let mut new = Vec::new();
         for &tid in tids {
             let Some(task) = self.tasks.get_mut(tid) else { continue };
             if !std::mem::replace(&mut task.told, true) {
                 let (parent, name) = (task.parent, task.name.clone());
-                self.trace_new(tid, parent, how.flags, &name);
+                self.trace_new(tid, parent, spawn.flags, &name);
                 new.push(tid);
             }
         }
-        for tid in new.into_iter().filter(|_| how.by_parent) {
+        for tid in new.into_iter().filter(|_| spawn.by_parent) {
             self.trace_parent(tid);
         }
     }

@@ -12,8 +12,8 @@ use pvm::error::Error;
 use pvm::slots::{Arrival, Count, Found, SLOTS, Slot, Ticket, WANTED_MAX};
 use pvm::tid::Tid;
 use pvm::wire::{Answer, GroupRequest};
+use pvmd::errand::Asker;
 use pvmd::groups::{Closing, Effect, Groups, SlotChange};
-use pvmd::machine::Asker;
 
 const HOSTS: [u16; 2] = [1, 2];
 const NAMES: [&str; 2] = ["one", "two"];

@@ -11,7 +11,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRng, TestRunner};
 use pvm::tid::Tid;
 use pvm::wire::Parcel;
-use pvmd::machine::Asker;
+use pvmd::errand::Asker;
 use pvmd::mailboxes::Mailboxes;
 
 const LINES: usize = 2000;

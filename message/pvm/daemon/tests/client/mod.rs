@@ -236,7 +236,7 @@ impl Host {
         let directory = std::env::temp_dir().join(format!("pvmd-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory).expect("a new directory");
-        let options = pvmd::run::Options {
+        let options = pvmd::options::Options {
             directory: Some(directory.join("run")),
             log: Some(directory.join("log")),
             hostfile: HostFile::parse("* ep=/bin:/usr/bin wd=/").expect("a host file"),
