@@ -31,9 +31,6 @@ const LONG_FUNCTIONS: &[&str] = &[
     "memory/sim/src/machine.rs: go_on",
     "memory/sim/src/machine.rs: step",
     "memory/span/src/node.rs: prepare",
-    "message/pvm/daemon/src/machine.rs: change",
-    "message/pvm/daemon/src/order.rs: receive",
-    "message/pvm/daemon/src/request.rs: request",
     "message/pvm/library/src/c/options.rs: set",
     "cli/src/mpi.rs: report",
 ];

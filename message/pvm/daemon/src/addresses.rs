@@ -4,7 +4,7 @@
 
 use pvm::error::Error;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Letter, News};
+use pvm::wire::{Answer, Control, Notice};
 
 use crate::daemon::{Continuation, Daemon};
 use crate::errand::{Asker, Errand, Principal};
@@ -37,7 +37,7 @@ impl Daemon {
     }
 
     fn ask_to_open(&mut self, tid: Tid) {
-        self.write(tid, &Letter::News(News::Open));
+        self.write(tid, &Control::Notice(Notice::Open));
     }
 
     /// Asks a task that has just enrolled to open the fabric, if its address was requested

@@ -3,7 +3,7 @@
 //! A hoster gets a command to run on the host, and reports the output of the command. Both are
 //! short lines in PVM: stock hosters have room for 511 and 255 characters. Every user of the two
 //! hosts can read the command. So it has neither invitation nor secret, only the address to call
-//! and a *ticket*, which is valid for one call within [`PATIENCE`]:
+//! and a *ticket*, which is valid for one call within [`CALL_TIMEOUT`]:
 //! ```text
 //! guest → host   hello        its number, a nonce
 //! host → guest   invitation   with the secret masked
@@ -28,23 +28,23 @@ use serde::{Deserialize, Serialize};
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line};
 
 /// Time limit for a hoster. (Stock hosters give up after 100 s.)
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit for one line of a call.
-const LINE_PATIENCE: Duration = Duration::from_secs(60);
+const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for a caller's hello.
-const HELLO_PATIENCE: Duration = Duration::from_secs(2);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which the wait for a call checks for cancellation.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// A line of a call: a message and its proof.
 #[derive(Debug, Serialize, Deserialize)]
-struct Said {
+struct SignedLine {
     #[serde(with = "serde_bytes")]
     text: Vec<u8>,
     proof: [u8; Token::BYTES],
 }
 
-impl Line for Said {
+impl Line for SignedLine {
     const WORD: &'static str = "nagaya-pvmd-call";
 }
 
@@ -70,23 +70,23 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn say(&mut self, domain: Domain, nonce: &Nonce, text: Vec<u8>) -> Result<(), String> {
+    fn send(&mut self, domain: Domain, nonce: &Nonce, text: Vec<u8>) -> Result<(), String> {
         let proof = self.ticket.token(domain, &[nonce, &text]).bytes();
-        let line = Said { text, proof }.to_line();
+        let line = SignedLine { text, proof }.to_line();
         self.stream.get_mut().write_all(line.as_bytes()).map_err(|error| error.to_string())
     }
 
-    fn hear(&mut self, patience: Duration) -> Result<Said, String> {
-        let set = self.stream.get_ref().set_read_timeout(Some(patience));
+    fn receive(&mut self, timeout: Duration) -> Result<SignedLine, String> {
+        let set = self.stream.get_ref().set_read_timeout(Some(timeout));
         let mut line = String::new();
         let read = (&mut self.stream).take(2 * LINE_MAX as u64).read_line(&mut line);
         set.and(read).map_err(|error| error.to_string())?;
-        Said::parse(&line).ok_or_else(|| "the other side says nothing that we know".into())
+        SignedLine::parse(&line).ok_or_else(|| "the peer sent an unknown message".into())
     }
 
-    fn proven(&self, said: Said, domain: Domain, nonce: &Nonce) -> Result<Vec<u8>, String> {
+    fn verified(&self, said: SignedLine, domain: Domain, nonce: &Nonce) -> Result<Vec<u8>, String> {
         let right = self.ticket.token(domain, &[nonce, &said.text]).matches(&said.proof);
-        right.then_some(said.text).ok_or_else(|| "the other side has another ticket".into())
+        right.then_some(said.text).ok_or_else(|| "the peer has a different ticket".into())
     }
 }
 
@@ -107,7 +107,7 @@ impl Expected {
     }
 
     /// Returns the address to call and the ticket, for the daemon on `host`.
-    pub(crate) fn number(&self, guest: u16, host: &str) -> std::io::Result<String> {
+    pub(crate) fn call_address(&self, guest: u16, host: &str) -> std::io::Result<String> {
         let port = self.listener.local_addr()?.port();
         let here = seen_from(host).unwrap_or_else(crate::identity::host_name);
         let digits = hex::encode(self.ticket.bytes());
@@ -116,10 +116,10 @@ impl Expected {
 
     /// Waits for the call and answers it with the invitation.
     pub(crate) fn answer(&self, invitation: &Invitation) -> Acceptance {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + CALL_TIMEOUT;
         while Instant::now() < end && !self.cancelled.load(Relaxed) {
             let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
-            let _ = poll(&mut fds, Some(&LOOK));
+            let _ = poll(&mut fds, Some(&POLL_INTERVAL));
             let Ok((stream, _)) = self.listener.accept() else { continue };
             let mut call = Call { stream: BufReader::new(stream), ticket: &self.ticket };
             // Other callers are ignored.
@@ -133,19 +133,19 @@ impl Expected {
 
 fn hello(call: &mut Call, host: u16) -> Result<Nonce, String> {
     call.stream.get_ref().set_nonblocking(false).map_err(|error| error.to_string())?;
-    let said = call.hear(HELLO_PATIENCE)?;
-    let said = call.proven(said, Domain::Hello, &Nonce::default())?;
+    let said = call.receive(HELLO_TIMEOUT)?;
+    let said = call.verified(said, Domain::Hello, &Nonce::default())?;
     let hello: Hello = postcard::from_bytes(&said).map_err(|error| error.to_string())?;
     (hello.host == host).then_some(hello.nonce).ok_or_else(|| "another host calls".into())
 }
 
 fn accept(call: &mut Call, invitation: &Invitation, nonce: &Nonce) -> Acceptance {
     let line = masked(invitation.clone(), call.ticket, nonce).to_line();
-    call.say(Domain::Welcome, nonce, line.into_bytes())?;
-    let said = call.hear(LINE_PATIENCE)?;
-    let said = call.proven(said, Domain::Address, nonce)?;
+    call.send(Domain::Welcome, nonce, line.into_bytes())?;
+    let said = call.receive(LINE_TIMEOUT)?;
+    let said = call.verified(said, Domain::Address, nonce)?;
     let acceptance = Acceptance::parse(&String::from_utf8_lossy(&said));
-    acceptance.unwrap_or_else(|| Err("it says nothing that we know".into()))
+    acceptance.unwrap_or_else(|| Err("it sent an unknown answer".into()))
 }
 
 /// Returns the address under which `host` sees this host, if `host` can be resolved.
@@ -168,7 +168,9 @@ pub(crate) struct Calling {
 impl Calling {
     /// Calls the address in `number` and returns the invitation.
     pub(crate) fn begin(number: &str) -> Result<(Calling, Invitation), String> {
-        let odd = || format!("{number:?} is nowhere to call (a daemon makes these, not a user)");
+        let odd = || {
+            format!("--call={number:?} is not an address to call: a daemon makes these, not a user")
+        };
         let (host, rest) = number.split_once('@').ok_or_else(odd)?;
         let host = host.parse().map_err(|_| odd())?;
         let (there, digits) = rest.split_once('/').ok_or_else(odd)?;
@@ -180,9 +182,9 @@ impl Calling {
         let mut call = Call { stream: BufReader::new(copy), ticket: &ticket };
         let hello = Hello { host, nonce };
         let hello = postcard::to_allocvec(&hello).map_err(|error| error.to_string())?;
-        call.say(Domain::Hello, &Nonce::default(), hello)?;
-        let said = call.hear(LINE_PATIENCE)?;
-        let said = call.proven(said, Domain::Welcome, &nonce)?;
+        call.send(Domain::Hello, &Nonce::default(), hello)?;
+        let said = call.receive(LINE_TIMEOUT)?;
+        let said = call.verified(said, Domain::Welcome, &nonce)?;
         let invitation = Invitation::parse(&String::from_utf8_lossy(&said)).ok_or_else(odd)?;
         let invitation = masked(invitation, &ticket, &nonce);
         Ok((Calling { stream, ticket, nonce }, invitation))
@@ -191,7 +193,7 @@ impl Calling {
     /// Sends the acceptance.
     pub(crate) fn end(self, acceptance: &Acceptance) -> Result<(), String> {
         let mut call = Call { stream: BufReader::new(self.stream), ticket: &self.ticket };
-        call.say(Domain::Address, &self.nonce, acceptance.to_line().into_bytes())
+        call.send(Domain::Address, &self.nonce, acceptance.to_line().into_bytes())
     }
 }
 
@@ -217,7 +219,7 @@ mod tests {
     fn only_the_holder_of_the_ticket_gets_the_invitation() {
         let invitation = Invitation::new(place(1), [9; 32], 2, "two".into());
         let expected = Expected::new().expect("a port");
-        let number = expected.number(2, "127.0.0.1").expect("an address");
+        let number = expected.call_address(2, "127.0.0.1").expect("an address");
         assert!(number.len() < 120, "{number}");
         let sent = invitation.clone();
         let host = std::thread::spawn(move || expected.answer(&sent));

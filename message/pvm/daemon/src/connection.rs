@@ -27,7 +27,7 @@ pub struct Connection {
 
 /// The result of a read.
 #[derive(Debug, Default)]
-pub struct Came {
+pub struct Received {
     /// Frames, in order.
     pub frames: Vec<Frame>,
     /// The connection has ended. The inner value is the protocol violation, if there was one.
@@ -41,29 +41,29 @@ impl Connection {
     }
 
     /// Reads and parses the available bytes.
-    pub fn read(&mut self) -> Came {
-        let mut came = Came::default();
+    pub fn read(&mut self) -> Received {
+        let mut received = Received::default();
         let mut bytes = vec![0; READ_SIZE];
         for _ in 0..READS_MAX {
             match self.stream.read(&mut bytes) {
                 Ok(0) => {
-                    came.end = Some(None);
+                    received.end = Some(None);
                     break;
                 }
                 Ok(count) => self.frames.add(&bytes[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => {
-                    came.end = Some(None);
+                    received.end = Some(None);
                     break;
                 }
             }
-            if let Err(why) = self.parse(&mut came.frames) {
-                came.end = Some(Some(why));
+            if let Err(why) = self.parse(&mut received.frames) {
+                received.end = Some(Some(why));
                 break;
             }
         }
-        came
+        received
     }
 
     fn parse(&mut self, frames: &mut Vec<Frame>) -> Result<(), String> {
@@ -72,7 +72,7 @@ impl Connection {
                 Ok(None) => return Ok(()),
                 Ok(Some(bytes)) => match postcard::from_bytes(bytes) {
                     Ok(frame) => frames.push(frame),
-                    Err(error) => return Err(format!("a frame that is none ({error})")),
+                    Err(error) => return Err(format!("an invalid frame ({error})")),
                 },
                 Err(too_long) => return Err(format!("a frame of {} bytes", too_long.0)),
             }

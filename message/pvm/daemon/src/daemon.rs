@@ -7,16 +7,16 @@ use fcp::protocol::Protocol;
 use pvm::event::Event as TraceEvent;
 use pvm::parcel;
 use pvm::tid::Tid;
-use pvm::wire::{HostInfo, Letter, Sink, TaskInfo};
+use pvm::wire::{Control, HostInfo, Sink, TaskInfo};
 
 use crate::contexts::Contexts;
 use crate::errand::{Asker, Principal, Reply};
 use crate::event::{Action, Clock};
 use crate::hostfile::HostFile;
 use crate::hosting::Hosting;
-use crate::load::Load;
 use crate::machine::{Change, Machine};
 use crate::order::Order;
+use crate::task_message::TaskMessage;
 use crate::tasks::Tasks;
 
 /// Continuation for the reply to an errand.
@@ -214,29 +214,29 @@ impl Daemon {
     /// Answers a request of a task on this host.
     pub(crate) fn answer(&mut self, asker: Asker, reply: Reply) {
         if asker.id != 0 && self.tasks.get(asker.tid).is_some() {
-            self.write(asker.tid, &Letter::Answer(asker.id, reply));
+            self.write(asker.tid, &Control::Answer(asker.id, reply));
         }
     }
 
     /// Sends a control message to a task on this host.
-    pub(crate) fn write(&mut self, to: Tid, letter: &Letter) {
-        // Postcard fails only on data of unknown length; every part of a `Letter` has a length.
-        let data = postcard::to_allocvec(letter).expect("a letter");
-        self.actions.push(Action::Deliver(to, Load::Whole(parcel::letter(to, &data))));
+    pub(crate) fn write(&mut self, to: Tid, message: &Control) {
+        // Postcard fails only on data of unknown length; every part of a `Control` has a length.
+        let data = postcard::to_allocvec(message).expect("a control message");
+        self.actions.push(Action::Deliver(to, TaskMessage::Whole(parcel::control(to, &data))));
     }
 
     /// Routes a message to its destination. A message to an unknown task is dropped, as in stock
     /// PVM.
-    pub(crate) fn route(&mut self, mut load: Load) {
-        let to = load.destination().filter(|to| to.is_task());
+    pub(crate) fn route(&mut self, mut message: TaskMessage) {
+        let to = message.destination().filter(|to| to.is_task());
         self.actions.push(match to {
             Some(to) if to.host() == self.host && self.tasks.get(to).is_some() => {
-                Action::Deliver(to, load)
+                Action::Deliver(to, message)
             }
             Some(to) if to.host() != self.host && self.machine.host(to.host()).is_some() => {
-                Action::PassOn(to, load)
+                Action::Forward(to, message)
             }
-            _ => Action::Drop(load),
+            _ => Action::Drop(message),
         });
     }
 

@@ -13,10 +13,10 @@ use pvm::wire::{Answer, Frame, Inheritance, Request, VERSION, Welcome};
 
 use crate::daemon::{Continuation, Daemon, Gathering};
 use crate::errand::{Asker, Errand, Principal, Reply};
-use crate::event::{Action, Clock, Event, PeerLetter};
-use crate::machine::{Change, Effect, What};
-use crate::order::{Item, Letter, Output};
-use crate::output::Say;
+use crate::event::{Action, Clock, Event, PeerMessage};
+use crate::machine::{Change, Effect, Operation};
+use crate::order::{Item, Message, Output};
+use crate::output::OutputItem;
 use crate::tasks::Link;
 
 /// Signal that a reset sends to the tasks it kills.
@@ -28,6 +28,7 @@ impl Daemon {
         if self.halted {
             return Vec::new();
         }
+        assert!(self.actions.is_empty(), "the last step returned all its actions");
         self.now = now;
         match event {
             Event::Frame(link, pid, frame) => self.frame(link, pid, frame),
@@ -37,7 +38,7 @@ impl Daemon {
                 }
             }
             Event::TaskStarted(tid, result) => self.task_started(tid, result),
-            Event::Output(tid, bytes) => self.output(tid, Say::Bytes(&bytes)),
+            Event::Output(tid, bytes) => self.output(tid, OutputItem::Bytes(&bytes)),
             Event::OutputEnd(tid) => self.end_output(tid),
             Event::Ended(tid) => {
                 if self.tasks.get(tid).is_some() {
@@ -45,14 +46,14 @@ impl Daemon {
                 }
             }
             Event::Reaped(tid, usage) => self.reaped(tid, usage),
-            Event::Peer(host, letter) => self.peer(host, letter),
+            Event::Peer(host, message) => self.peer(host, message),
             Event::Counted(closing, count) => {
-                let what = What::Counted(self.host, closing, count);
-                self.propose(Change { asker: None, what });
+                let operation = Operation::Counted(self.host, closing, count);
+                self.propose(Change { asker: None, operation });
             }
-            Event::Load(host, load) => {
-                self.heard(host);
-                self.route(load);
+            Event::TaskMessage(host, message) => {
+                self.note_alive(host);
+                self.route(message);
             }
             Event::PeerLost(host) => self.host_lost(host),
             Event::Tick => self.tick(),
@@ -75,28 +76,28 @@ impl Daemon {
         }
     }
 
-    pub(crate) fn peer(&mut self, host: u16, letter: PeerLetter) {
-        self.heard(host);
-        match letter {
+    pub(crate) fn peer(&mut self, host: u16, message: PeerMessage) {
+        self.note_alive(host);
+        match message {
             // A host that joined before us may know us before we know the machine.
-            letter
-                if self.order.members().is_empty() && !matches!(letter, PeerLetter::Order(_)) =>
+            message
+                if self.order.members().is_empty() && !matches!(message, PeerMessage::Order(_)) =>
             {
-                self.keep(host, letter);
+                self.keep_early(host, message);
             }
-            PeerLetter::Order(letter) => {
-                self.order.receive(host, letter);
+            PeerMessage::Order(message) => {
+                self.order.receive(host, message);
                 self.follow_order();
             }
-            PeerLetter::Errand(serial, errand) => self.run(Principal { host, serial }, errand),
-            PeerLetter::Reply(serial, reply) => {
+            PeerMessage::Errand(serial, errand) => self.run(Principal { host, serial }, errand),
+            PeerMessage::Reply(serial, reply) => {
                 if self.errands.get(&serial).is_some_and(|(to, _)| *to == host) {
                     self.replied(serial, reply);
                 }
             }
-            PeerLetter::Alive | PeerLetter::Full(_) | PeerLetter::Room(_) => {}
-            PeerLetter::Ready => self.ready(host),
-            PeerLetter::Halt => self.halt_all(None),
+            PeerMessage::Alive | PeerMessage::Full(_) | PeerMessage::Room(_) => {}
+            PeerMessage::Ready => self.ready(host),
+            PeerMessage::Halt => self.halt_all(None),
         }
     }
 
@@ -107,7 +108,7 @@ impl Daemon {
             }
             (Some(tid), request) => self.request(Asker { tid, id }, request),
             (None, _) => {
-                self.log(format!("process {pid} asks for something before it is a task"));
+                self.log(format!("process {pid} sent a request before it enrolled"));
                 self.actions.push(Action::Close(link));
             }
         }
@@ -116,7 +117,7 @@ impl Daemon {
     fn enroll(&mut self, link: Link, pid: u32, version: u32, cookie: Option<u32>, name: String) {
         if version != VERSION {
             self.log(format!(
-                "process {pid} speaks version {version} of the protocol, not {VERSION}"
+                "process {pid} uses version {version} of the protocol, not {VERSION}"
             ));
             let code = Error::BadVersion.code();
             return self.actions.push(Action::Welcome(link, Err(code)));
@@ -153,7 +154,7 @@ impl Daemon {
         self.actions.push(Action::Welcome(link, Ok(Box::new(welcome))));
         self.open_if_wanted(tid);
         if known.is_none() {
-            self.tell_manager_of_start(&[tid.as_int()], 0);
+            self.report_start_to_manager(&[tid.as_int()], 0);
         }
     }
 
@@ -162,7 +163,7 @@ impl Daemon {
         if let Some(task) = self.tasks.get_mut(tid) {
             task.exits = asker.is_some();
         }
-        self.propose(Change { asker, what: What::Ended(tid) });
+        self.propose(Change { asker, operation: Operation::Ended(tid) });
         // Nobody needs the answers to its pending requests now.
         self.gatherings.retain(|asker, _| asker.tid != tid);
     }
@@ -176,8 +177,8 @@ impl Daemon {
     pub(crate) fn follow_order(&mut self) {
         for output in self.order.outputs() {
             match output {
-                Output::Send(host, letter) => {
-                    self.actions.push(Action::Send(host, Box::new(PeerLetter::Order(letter))));
+                Output::Send(host, message) => {
+                    self.actions.push(Action::Send(host, Box::new(PeerMessage::Order(message))));
                 }
                 Output::Apply(entry) => {
                     let effects = self.machine.apply(entry.item);
@@ -186,8 +187,8 @@ impl Daemon {
                     }
                 }
                 Output::Snapshot(host, head) => {
-                    let letter = Letter::Snapshot(head, self.machine.clone());
-                    self.actions.push(Action::Send(host, Box::new(PeerLetter::Order(letter))));
+                    let message = Message::Snapshot(head, self.machine.clone());
+                    self.actions.push(Action::Send(host, Box::new(PeerMessage::Order(message))));
                 }
                 Output::Install(machine) => {
                     self.machine = machine;
@@ -197,7 +198,7 @@ impl Daemon {
                     self.installed();
                 }
                 Output::Expelled => {
-                    self.log("the virtual machine goes on without this host".into());
+                    self.log("the virtual machine continues without this host".into());
                     self.halt(None);
                 }
             }
@@ -223,7 +224,7 @@ impl Daemon {
             Effect::Left(host) => {
                 self.left(host);
                 self.fail_errands(host);
-                self.tell_manager_of_host(host);
+                self.report_host_end_to_manager(host);
                 self.host_gone(host);
             }
             Effect::Ended(tid) => {
@@ -235,7 +236,7 @@ impl Daemon {
                     if let Some(task) = task {
                         self.leave_roles(tid);
                         self.trace_ended(&task);
-                        self.tell_manager_of_end(tid);
+                        self.report_end_to_manager(tid);
                         if task.tasker.is_some() {
                             self.end_output(tid);
                         }
@@ -270,7 +271,7 @@ impl Daemon {
         } else if self.machine.host(host).is_none() || self.order.is_lost(host) {
             self.replied(serial, Err(Error::NoHost.code()));
         } else {
-            self.actions.push(Action::Send(host, Box::new(PeerLetter::Errand(serial, errand))));
+            self.actions.push(Action::Send(host, Box::new(PeerMessage::Errand(serial, errand))));
         }
     }
 
@@ -307,8 +308,8 @@ impl Daemon {
         if principal.host == self.host {
             self.replied(principal.serial, reply);
         } else {
-            let letter = PeerLetter::Reply(principal.serial, reply);
-            self.actions.push(Action::Send(principal.host, Box::new(letter)));
+            let message = PeerMessage::Reply(principal.serial, reply);
+            self.actions.push(Action::Send(principal.host, Box::new(message)));
         }
     }
 
@@ -321,6 +322,7 @@ impl Daemon {
                 if let Ok(Answer::Tasks(tasks)) = reply {
                     gathering.tasks.extend(tasks);
                 }
+                assert!(gathering.waits > 0, "each host replies once");
                 gathering.waits -= 1;
                 if gathering.waits == 0 {
                     let mut gathering = self.gatherings.remove(&asker).expect("it is there");

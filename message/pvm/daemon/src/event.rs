@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::errand::{Errand, Reply};
 use crate::groups::{Closing, SlotChange};
 use crate::invitation::{Acceptance, Invitation};
-use crate::load::Load;
 use crate::machine::{Change, Machine};
 use crate::order;
 use crate::program::{NotStarted, Program};
 use crate::starting::{DaemonSpec, Started};
+use crate::task_message::TaskMessage;
 use crate::tasks::{Link, Usage};
 
 /// The time of day, since 1970.
@@ -42,9 +42,9 @@ pub enum Event {
     /// The program that the daemon had started for the task ended, with this usage.
     Reaped(Tid, Usage),
     /// A daemon message arrived from a host.
-    Peer(u16, PeerLetter),
+    Peer(u16, PeerMessage),
     /// A message for a task of this host arrived from another host.
-    Load(u16, Load),
+    TaskMessage(u16, TaskMessage),
     /// The connection to a host is lost.
     PeerLost(u16),
     /// A group's slot was closed ([`SlotChange::Close`]), with this count.
@@ -69,11 +69,11 @@ pub enum Action {
     /// Answer a process that enrolls: it is a task now, or an error code.
     Welcome(Link, Result<Box<Welcome>, i32>),
     /// Deliver the message into the task's receive buffer.
-    Deliver(Tid, Load),
+    Deliver(Tid, TaskMessage),
     /// Send the message to the destination task's host.
-    PassOn(Tid, Load),
+    Forward(Tid, TaskMessage),
     /// Drop the message and release its exposed buffer.
-    Drop(Load),
+    Drop(TaskMessage),
     /// Stop delivery to the task.
     Forget(Tid),
     /// Close the connection.
@@ -83,7 +83,7 @@ pub enum Action {
     /// Send a task's process a signal.
     Signal(Tid, i32),
     /// Send a daemon message to a host.
-    Send(u16, Box<PeerLetter>),
+    Send(u16, Box<PeerMessage>),
     /// Change a group's slot in this host's window.
     Slot(u16, SlotChange),
     /// Open the fabric as this host, with this secret.
@@ -111,9 +111,9 @@ pub enum Action {
 
 /// Messages between daemons.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum PeerLetter {
+pub enum PeerMessage {
     /// Message of the total order of changes.
-    Order(order::Letter<Change, Machine>),
+    Order(order::Message<Change, Machine>),
     /// Request for an errand; the reply carries the same number.
     Errand(u32, Errand),
     /// Reply to an errand.

@@ -28,6 +28,7 @@ impl Frames {
 
     /// Returns the next frame, if it is complete.
     pub fn next(&mut self) -> Result<Option<&[u8]>, TooLong> {
+        debug_assert!(self.taken <= self.bytes.len(), "only received bytes are taken");
         let left = &self.bytes[self.taken..];
         let Some(length) = left.first_chunk::<LENGTH_SIZE>() else {
             return Ok(None);

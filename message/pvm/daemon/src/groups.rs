@@ -202,8 +202,15 @@ impl Groups {
                 }
             }
         };
+        debug_assert!(self.slots_are_distinct(), "each slot in use belongs to one group");
         effects.push(Effect::Answer(asker, answer.map_err(Error::code)));
         effects
+    }
+
+    fn slots_are_distinct(&self) -> bool {
+        let slots: Vec<u16> = self.groups.values().filter_map(|group| group.slot).collect();
+        let used: BTreeSet<u16> = slots.iter().copied().collect();
+        slots.len() == used.len() && used == self.used_slots
     }
 
     /// Takes over the count of a slot that a host has closed.
@@ -421,7 +428,7 @@ fn close(name: &str, group: &mut Group, effects: &mut Vec<Effect>) {
 /// Continues the count of a closed slot here.
 fn take_over(group: &mut Group, count: slots::Count, effects: &mut Vec<Effect>) {
     let counting = std::mem::replace(&mut group.counting, Counting::Here);
-    let Counting::Closing(_, queue) = counting else { unreachable!("the callers looked") };
+    let Counting::Closing(_, queue) = counting else { unreachable!("checked by the callers") };
     if count.arrived > 0 {
         group.barrier = Some(Count {
             wanted: count.wanted.into(),

@@ -76,8 +76,9 @@ impl HostOptions {
     /// Reads options from words of the form `key=value`.
     fn read<'a>(&mut self, words: impl Iterator<Item = &'a str>) -> Result<(), String> {
         for word in words {
-            let (key, value) =
-                word.split_once('=').ok_or_else(|| format!("{word:?} is no option KEY=VALUE"))?;
+            let (key, value) = word
+                .split_once('=')
+                .ok_or_else(|| format!("{word:?} is not an option KEY=VALUE"))?;
             let text = Some(value.to_string());
             match key {
                 "lo" => self.login = text,
@@ -144,7 +145,7 @@ impl HostFile {
         // `$` allows several daemons on one machine in stock PVM; it has no effect here.
         let name = name.strip_prefix('$').unwrap_or(name);
         if name.is_empty() || name.contains('=') || name.starts_with('-') {
-            return Err(format!("{name:?} is no name of a host"));
+            return Err(format!("{name:?} is not the name of a host"));
         }
         let mut options = self.defaults.clone();
         options.read(words)?;
@@ -216,10 +217,10 @@ mod tests {
     fn a_bad_line_is_named_with_what_is_wrong_with_it() {
         assert!(fault("a\nb\nc sp=fast").starts_with("3: sp=fast: a speed is"));
         assert!(fault("a sp=0").contains("from 1 to 1000000"));
-        assert!(fault("a nonsense").contains("no option"));
+        assert!(fault("a nonsense").contains("not an option"));
         assert!(fault("a xx=1").contains("xx=: no such option"));
         assert!(fault("a so=pw").contains("key"));
-        assert!(fault("ep=/bin").contains("no name of a host"));
+        assert!(fault("ep=/bin").contains("not the name of a host"));
         assert!(fault("&").contains("& without a host"));
         assert!(HostFile::default().wanted("").is_err());
     }

@@ -6,7 +6,7 @@ use pvm::error::Error;
 use pvm::tid::Tid;
 
 use crate::errand::Asker;
-use crate::event::PeerLetter;
+use crate::event::PeerMessage;
 use crate::hostfile::{Host, SPEED};
 use crate::starting::DaemonSpec;
 
@@ -89,5 +89,5 @@ pub(crate) struct Hosting {
     /// Ticks since the last message from each host.
     pub silent: BTreeMap<u16, u32>,
     /// Messages that arrived before the snapshot of the virtual machine.
-    pub early: Vec<(u16, PeerLetter)>,
+    pub early: Vec<(u16, PeerMessage)>,
 }

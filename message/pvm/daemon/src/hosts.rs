@@ -11,10 +11,10 @@ use pvm::wire::Answer;
 
 use crate::daemon::Daemon;
 use crate::errand::Asker;
-use crate::event::{Action, PeerLetter};
+use crate::event::{Action, PeerMessage};
 use crate::hosting::{HostRequest, HostSpec, STARTED, TICKS};
 use crate::invitation::{Acceptance, Invitation, Place};
-use crate::machine::{Change, What};
+use crate::machine::{Change, Operation};
 use crate::order::Item;
 use crate::starting::{DaemonSpec, Fault, Started};
 
@@ -32,23 +32,23 @@ impl Daemon {
         let lines: Vec<String> =
             others.map(|host| host.name.clone()).filter(|name| *name != own).collect();
         if !lines.is_empty() {
-            self.add_hosts(self.nobody(), &lines);
+            self.add_hosts(self.host_file_asker(), &lines);
         }
     }
 
     /// Returns the asker of the requests that the host file causes.
-    fn nobody(&self) -> Asker {
+    fn host_file_asker(&self) -> Asker {
         Asker { tid: Tid::daemon(self.host), id: 0 }
     }
 
     /// Executes pvm_config. The answer waits until the hosts of the host file have been added.
     pub(crate) fn config(&mut self, asker: Asker) {
         self.hosting.config_requests.push(asker);
-        self.tell_hosts();
+        self.answer_config_requests();
     }
 
-    fn tell_hosts(&mut self) {
-        if !self.hosting.requests.contains_key(&self.nobody()) {
+    fn answer_config_requests(&mut self) {
+        if !self.hosting.requests.contains_key(&self.host_file_asker()) {
             for asker in std::mem::take(&mut self.hosting.config_requests) {
                 let hosts = self.machine.hosts().to_vec();
                 self.answer(asker, Ok(Answer::Hosts(hosts)));
@@ -105,8 +105,8 @@ impl Daemon {
         match address {
             Ok(address) => {
                 if self.hosting.address.is_none() {
-                    let what = What::Address(self.host, address.clone());
-                    self.propose(Change { asker: None, what });
+                    let operation = Operation::Address(self.host, address.clone());
+                    self.propose(Change { asker: None, operation });
                 }
                 self.hosting.address = Some(address);
                 for asker in waiting {
@@ -114,7 +114,7 @@ impl Daemon {
                 }
             }
             Err(why) => {
-                self.log(format!("no other hosts: {why}"));
+                self.log(format!("cannot open the fabric for other hosts: {why}"));
                 for asker in waiting {
                     self.fail_hosts(asker);
                 }
@@ -124,7 +124,7 @@ impl Daemon {
 
     fn reserve(&mut self, asker: Asker) {
         let count = self.hosting.requests.get(&asker).map_or(0, |request| request.wanted.len());
-        self.propose(Change { asker: Some(asker), what: What::Reserve(count as u16) });
+        self.propose(Change { asker: Some(asker), operation: Operation::Reserve(count as u16) });
     }
 
     /// Starts the hosts that `asker` wants; the numbers from `first` are reserved for them.
@@ -198,7 +198,7 @@ impl Daemon {
         let refused = self.hosting.refused.remove(&host);
         match acceptance {
             Ok(place) if place.info.tid == Tid::of_host(host) => {
-                let change = Change { asker: None, what: What::Joined(place) };
+                let change = Change { asker: None, operation: Operation::Joined(place) };
                 self.order.propose(Item::Join(host, change));
                 self.follow_order();
             }
@@ -215,7 +215,7 @@ impl Daemon {
     pub(crate) fn launched(&mut self, acceptances: Vec<Acceptance>) {
         self.actions.push(Action::OpenFabric(self.host, self.secret));
         let count = acceptances.len() as u16;
-        self.propose(Change { asker: None, what: What::Reserve(count) });
+        self.propose(Change { asker: None, operation: Operation::Reserve(count) });
         for (host, acceptance) in (self.host + 1..).zip(acceptances) {
             let acceptance = acceptance.map_err(Fault::from);
             self.started(Started { host, acceptance });
@@ -240,17 +240,17 @@ impl Daemon {
         for (host, address) in self.machine.addresses() {
             if *host != self.host {
                 self.actions.push(Action::Connect(*host, address.clone()));
-                self.actions.push(Action::Send(*host, Box::new(PeerLetter::Ready)));
+                self.actions.push(Action::Send(*host, Box::new(PeerMessage::Ready)));
             }
         }
-        for (host, letter) in std::mem::take(&mut self.hosting.early) {
-            self.peer(host, letter);
+        for (host, message) in std::mem::take(&mut self.hosting.early) {
+            self.peer(host, message);
         }
     }
 
     /// Keeps a message until the state of the virtual machine arrives.
-    pub(crate) fn keep(&mut self, host: u16, letter: PeerLetter) {
-        self.hosting.early.push((host, letter));
+    pub(crate) fn keep_early(&mut self, host: u16, message: PeerMessage) {
+        self.hosting.early.push((host, message));
     }
 
     /// Processes a tick. The sequencer and each other host exchange heartbeats.
@@ -267,10 +267,10 @@ impl Daemon {
             let silent = self.hosting.silent.entry(host).or_default();
             *silent += 1;
             if *silent > TICKS {
-                self.log(format!("host {host} is lost: nothing comes from it"));
+                self.log(format!("host {host} is lost: it is silent"));
                 self.host_lost(host);
             } else {
-                self.actions.push(Action::Send(host, Box::new(PeerLetter::Alive)));
+                self.actions.push(Action::Send(host, Box::new(PeerMessage::Alive)));
             }
         }
     }
@@ -281,7 +281,7 @@ impl Daemon {
         if self.is_guest && self.order.members().is_empty() {
             self.hosting.idle += 1;
             if self.hosting.idle > JOIN_TICKS {
-                self.log("it was not told of the virtual machine that it was to join".into());
+                self.log("the virtual machine did not admit this host in time".into());
                 self.halt(None);
             }
             return;
@@ -292,13 +292,13 @@ impl Daemon {
             false => self.hosting.idle = 0,
         }
         if self.hosting.idle > TICKS {
-            self.log("all other hosts are gone, and there is no task here".into());
+            self.log("all other hosts are lost, and this host has no tasks".into());
             self.halt(None);
         }
     }
 
     /// Records a sign of life from a host.
-    pub(crate) fn heard(&mut self, host: u16) {
+    pub(crate) fn note_alive(&mut self, host: u16) {
         if let Some(silent) = self.hosting.silent.get_mut(&host) {
             *silent = 0;
         }
@@ -309,7 +309,7 @@ impl Daemon {
     pub(crate) fn halt_all(&mut self, asker: Option<Tid>) {
         for host in self.order.members().to_vec() {
             if host != self.host && !self.order.is_lost(host) {
-                self.actions.push(Action::Send(host, Box::new(PeerLetter::Halt)));
+                self.actions.push(Action::Send(host, Box::new(PeerMessage::Halt)));
             }
         }
         self.halt(asker);
@@ -402,11 +402,11 @@ impl Daemon {
             let managed = self.hosting.requests.remove(&asker).and_then(|request| request.managed);
             match managed {
                 Some((manager, wait_id)) => {
-                    self.tell_manager_of_added(manager, wait_id, &slots);
+                    self.report_added_hosts_to_manager(manager, wait_id, &slots);
                 }
                 None => self.answer(asker, Ok(Answer::Each(slots))),
             }
-            self.tell_hosts();
+            self.answer_config_requests();
         }
     }
 }

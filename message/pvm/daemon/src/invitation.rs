@@ -115,10 +115,15 @@ impl Invitation {
     pub fn fault(&self) -> Option<String> {
         if self.version != VERSION {
             let other = self.version;
-            return Some(format!("invitations of version {other}, not {VERSION}: update both"));
+            return Some(format!(
+                "invitation of version {other}, not {VERSION}: install the same nagaya on both"
+            ));
         };
         if Protocol::of_number(self.protocol).is_none() {
-            return Some(format!("no protocol has number {}: update both", self.protocol));
+            return Some(format!(
+                "unknown protocol {}: install the same nagaya on both",
+                self.protocol
+            ));
         }
         None
     }

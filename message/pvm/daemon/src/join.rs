@@ -12,11 +12,11 @@ use crate::hosting::STARTED;
 use crate::identity::info;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
 use crate::options::Options;
-use crate::patience::Patient;
 use crate::run::begin;
-use crate::running::{Beginning, Running};
+use crate::running::{Running, Startup};
 use crate::socket::Refused;
-use crate::start::PATIENCE;
+use crate::start::START_TIMEOUT;
+use crate::timed_read::TimedReader;
 
 /// Reads an invitation, joins, and runs until the host leaves the virtual machine. Call it while
 /// the process has one thread: it continues in a forked child with its own session.
@@ -24,11 +24,13 @@ pub fn join(options: &Options) -> Result<(), Failure> {
     let mut text = String::new();
     // The inviting daemon writes at once. The time limit covers one that has ended without
     // closing this end of the connection.
-    let stdin = Patient::new(std::io::stdin(), PATIENCE);
+    let stdin = TimedReader::new(std::io::stdin(), START_TIMEOUT);
     let read = stdin.take(LINE_MAX as u64).read_to_string(&mut text);
     read.map_err(|error| Failure::ours(format!("cannot read the invitation: {error}")))?;
     let invitation = text.lines().find_map(Invitation::parse).ok_or_else(|| {
-        Failure::ours("no invitation comes by standard input (a daemon starts this, not a user)")
+        Failure::ours(
+            "no invitation on standard input: a daemon runs `nagaya pvmd --join`, not a user",
+        )
     })?;
     accept(options, invitation, answer)
 }
@@ -62,13 +64,13 @@ fn accept(
     }
     detach()?;
     let (host, name, speed) = (invitation.host, invitation.name.clone(), invitation.speed);
-    let beginning = Beginning::Guest(Box::new(invitation));
+    let startup = Startup::Guest(Box::new(invitation));
     let accept = |running: &Running| {
         let info = info(host, name, speed);
         answer(&Ok(Place { info, address: running.network.address() }));
         silence();
     };
-    let result = begin(options, beginning, accept).map_err(Refused::failure);
+    let result = begin(options, startup, accept).map_err(Refused::failure);
     // After the acceptance nobody reads this.
     result.or_else(|failure| {
         answer(&Err(failure.message));

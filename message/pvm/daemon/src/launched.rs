@@ -14,7 +14,7 @@ use crate::invitation::{Acceptance, Invitation, Line, Place};
 use crate::options::{Options, choices};
 use crate::peers::Peers;
 use crate::run::begin;
-use crate::running::{Beginning, Running};
+use crate::running::{Running, Startup};
 use crate::socket::Refused;
 
 /// Returns the connection to the launcher, if one started this process together with others.
@@ -52,13 +52,14 @@ pub fn run(
         let answers = wireup.exchange(&[], None).map_err(failed).map_err(Refused::System)?;
         drop(wireup);
         let acceptances = answers[1..].iter().map(|answer| read(answer)).collect();
-        let beginning = Beginning::Leader { secret, peers: Box::new(peers), acceptances };
-        return begin(options, beginning, |running| ready(&running.path));
+        let startup = Startup::Leader { secret, peers: Box::new(peers), acceptances };
+        return begin(options, startup, |running| ready(&running.path));
     }
     let lines = wireup.exchange(&[], None).map_err(failed).map_err(Refused::System)?;
     let invitation = Invitation::parse(&String::from_utf8_lossy(&lines[0]));
     let Some(mut invitation) = invitation else {
-        let why = "the first process says nothing that invites; is it of another version?";
+        let why =
+            "the first process sent no invitation: install the same version of nagaya on all hosts";
         return Err(Refused::System(Failure::ours(why)));
     };
     (invitation.host, invitation.name, invitation.speed) = (rank as u16 + 1, name.clone(), speed);
@@ -75,7 +76,7 @@ pub fn run(
         answer(Ok(Place { info, address: running.network.address() }));
         ready(&running.path);
     };
-    let result = begin(options, Beginning::Guest(Box::new(invitation)), accept);
+    let result = begin(options, Startup::Guest(Box::new(invitation)), accept);
     result.map_err(Refused::failure).map_err(|failure| {
         answer(Err(failure.message.clone()));
         Refused::System(failure)
@@ -83,6 +84,6 @@ pub fn run(
 }
 
 fn read(answer: &[u8]) -> Acceptance {
-    let odd = || Err("what it says is no answer".to_string());
+    let odd = || Err("it sent an invalid answer".to_string());
     Acceptance::parse(&String::from_utf8_lossy(answer)).unwrap_or_else(odd)
 }

@@ -11,7 +11,7 @@ pub struct Log {
     file: Option<(File, PathBuf)>,
     written: bool,
     /// True if the daemon's own lines go to standard error, too.
-    aloud: bool,
+    to_stderr: bool,
 }
 
 /// Returns the directory for state: `$XDG_STATE_HOME/nagaya`, or `~/.local/state/nagaya`.
@@ -31,17 +31,17 @@ impl Log {
             let path = directory.join(name);
             Some((File::create(&path).ok()?, path))
         };
-        Log { file: directory.and_then(open), written: false, aloud: true }
+        Log { file: directory.and_then(open), written: false, to_stderr: true }
     }
 
     /// Stops writing to standard error.
-    pub fn hush(&mut self) {
-        self.aloud = false;
+    pub fn stop_stderr(&mut self) {
+        self.to_stderr = false;
     }
 
     /// Writes a message of the daemon.
-    pub fn say(&mut self, line: &str) {
-        if self.aloud {
+    pub fn report(&mut self, line: &str) {
+        if self.to_stderr {
             let _ = writeln!(std::io::stderr(), "pvmd: {line}");
         }
         self.write(&format!("pvmd: {line}"));

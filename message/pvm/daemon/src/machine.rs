@@ -23,12 +23,12 @@ pub struct Change {
     /// The request to answer once the change is applied.
     pub asker: Option<Asker>,
     /// The change itself.
-    pub what: What,
+    pub operation: Operation,
 }
 
 /// The kinds of changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum What {
+pub enum Operation {
     /// The host has this fabric address.
     Address(u16, Vec<u8>),
     /// Reserve this number of host numbers for the asker's host, which starts those hosts.
@@ -199,12 +199,12 @@ impl Machine {
         }
     }
 
-    fn change(&mut self, Change { asker, what }: Change) -> Vec<Effect> {
+    fn change(&mut self, Change { asker, operation }: Change) -> Vec<Effect> {
         let answer = |reply: Reply| asker.map(|asker| Effect::Answer(asker, reply));
         let by = asker.map_or(Tid(0), |asker| asker.tid);
         let done = Ok(Answer::Done);
-        match what {
-            What::Ended(tid) => {
+        match operation {
+            Operation::Ended(tid) => {
                 self.mailboxes.ended(|owner| owner == tid);
                 let managers = self.managers_end(|manager| manager == tid);
                 self.tracer.take_if(|(tracer, _)| *tracer == tid);
@@ -212,11 +212,11 @@ impl Machine {
                 // The task's own request is answered before its end is announced.
                 answer(done).into_iter().chain(left).chain([Effect::Ended(tid)]).collect()
             }
-            What::Address(host, address) => {
+            Operation::Address(host, address) => {
                 self.addresses.insert(host, address);
                 Vec::new()
             }
-            What::Reserve(count) => {
+            Operation::Reserve(count) => {
                 let first = self.last_host + 1;
                 let enough = count <= HOST_MAX - self.last_host;
                 if enough {
@@ -225,7 +225,7 @@ impl Machine {
                 let reserved = |asker| Effect::Reserved(asker, enough.then_some(first));
                 asker.map(reserved).into_iter().collect()
             }
-            What::Joined(place) => {
+            Operation::Joined(place) => {
                 let host = place.info.tid.host();
                 if self.host(host).is_some() {
                     return Vec::new();
@@ -235,50 +235,32 @@ impl Machine {
                 self.addresses.insert(host, place.address.clone());
                 vec![Effect::Joined(place)]
             }
-            What::Mailbox(request) => match asker {
+            Operation::Mailbox(request) => match asker {
                 Some(asker) => self.mailbox(asker, request),
                 None => Vec::new(),
             },
-            What::NoReset(on) => {
-                let mine = |&(_, owner, _): &(i32, Tid, i32)| owner == by;
-                let listed = self.mailboxes.list(|name| name == PVMNORESETCLASS);
-                let listed = listed.iter().flat_map(|class| &class.entries).find(|e| mine(e));
-                match listed.map(|entry| entry.0) {
-                    None if on => {
-                        let parcel = Parcel { bytes: Data::default().int(by.as_int()).parcel(by) };
-                        let _ = self.mailboxes.put(
-                            by,
-                            PVMNORESETCLASS,
-                            None,
-                            PvmMboxMultiInstance,
-                            parcel,
-                        );
-                    }
-                    Some(index) if !on => {
-                        let _ = self.mailboxes.delete(by, PVMNORESETCLASS, index);
-                    }
-                    _ => {}
-                }
+            Operation::NoReset(on) => {
+                self.no_reset(by, on);
                 answer(done).into_iter().collect()
             }
-            What::Reset => {
+            Operation::Reset => {
                 let kept: Vec<Tid> = self.no_resets().into_iter().chain([by]).collect();
                 self.mailboxes.reset(|owner| kept.contains(&owner));
                 answer(done).into_iter().chain([Effect::Reset(kept)]).collect()
             }
-            What::Group(request) => match asker {
+            Operation::Group(request) => match asker {
                 Some(asker) => {
                     let effects = self.groups.request(asker, &request);
                     effects.into_iter().map(Effect::from).collect()
                 }
                 None => Vec::new(),
             },
-            What::Manager(tid) => {
+            Operation::Manager(tid) => {
                 self.managers.retain(|manager| *manager != tid);
                 self.managers.push(tid);
                 answer(done).into_iter().collect()
             }
-            What::Tracer(wanted) => match &self.tracer {
+            Operation::Tracer(wanted) => match &self.tracer {
                 Some((other, _)) if *other != by => {
                     answer(Err(Error::Already.code())).into_iter().collect()
                 }
@@ -287,10 +269,28 @@ impl Machine {
                     answer(done).into_iter().collect()
                 }
             },
-            What::Counted(host, closing, count) => {
+            Operation::Counted(host, closing, count) => {
                 let effects = self.groups.counted(host, &closing, count);
                 effects.into_iter().map(Effect::from).collect()
             }
+        }
+    }
+
+    /// Sets or clears a task's exemption from resets, which is an entry of a mailbox.
+    fn no_reset(&mut self, tid: Tid, on: bool) {
+        let listed = self.mailboxes.list(|name| name == PVMNORESETCLASS);
+        let mut entries = listed.iter().flat_map(|class| &class.entries);
+        let own = entries.find(|&&(_, owner, _)| owner == tid).map(|entry| entry.0);
+        match own {
+            None if on => {
+                let parcel = Parcel { bytes: Data::default().int(tid.as_int()).parcel(tid) };
+                let flags = PvmMboxMultiInstance;
+                let _ = self.mailboxes.put(tid, PVMNORESETCLASS, None, flags, parcel);
+            }
+            Some(index) if !on => {
+                let _ = self.mailboxes.delete(tid, PVMNORESETCLASS, index);
+            }
+            _ => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::event::PeerLetter;
+use crate::event::PeerMessage;
 use crate::hosting::TICKS;
 use crate::peers::Peers;
 use crate::poll::Poll;
@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::start::Starts;
 
 /// Time limit for other hosts to receive pending messages when this daemon ends.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The other hosts: connected ones, and those being started.
 pub(crate) struct Network {
@@ -69,15 +69,15 @@ impl Network {
     }
 
     /// Sends pending messages and closes the fabric. Returns true if all hosts received them.
-    pub(crate) fn farewell(&mut self) -> bool {
-        let end = Instant::now() + FAREWELL;
+    pub(crate) fn close(&mut self) -> bool {
+        let end = Instant::now() + CLOSE_TIMEOUT;
         self.peers.take().is_none_or(|mut peers| peers.part(end))
     }
 
     /// Sends a daemon message to a host.
-    pub(crate) fn send(&mut self, host: u16, letter: &PeerLetter) {
+    pub(crate) fn send(&mut self, host: u16, message: &PeerMessage) {
         if let Some(peers) = &mut self.peers {
-            peers.send(host, letter);
+            peers.send(host, message);
         }
     }
 

@@ -9,7 +9,7 @@ use pvm::wire::Sink;
 
 use crate::daemon::{Continuation, Daemon, Subscription};
 use crate::errand::{Errand, Reply};
-use crate::load::Load;
+use crate::task_message::TaskMessage;
 
 /// The arguments of pvm_notify.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ impl Daemon {
 
     fn send_notice(&mut self, subscription: Subscription) {
         let bytes = Data::default().int(subscription.of.as_int()).message(subscription.sink, 0);
-        self.route(Load::Whole(bytes));
+        self.route(TaskMessage::Whole(bytes));
     }
 
     /// Sends the notices of a task's end.
@@ -105,31 +105,31 @@ impl Daemon {
     }
 
     fn fire(&mut self, fits: impl Fn(&Subscription) -> bool) {
-        let (told, left) =
+        let (due, left) =
             self.subscriptions.iter().copied().partition(|subscription| fits(subscription));
         self.subscriptions = left;
-        let told: Vec<Subscription> = told;
-        for subscription in told {
+        let due: Vec<Subscription> = due;
+        for subscription in due {
             self.send_notice(subscription);
         }
     }
 
     /// Sends the notices of new hosts.
     pub(crate) fn hosts_added(&mut self, hosts: &[Tid]) {
-        let mut told = Vec::new();
+        let mut due = Vec::new();
         self.subscriptions.retain_mut(|subscription| {
             if subscription.what != PvmHostAdd {
                 return true;
             }
-            told.push(subscription.sink);
+            due.push(subscription.sink);
             subscription.count -= i32::from(subscription.count > 0);
             subscription.count != 0
         });
-        for sink in told {
+        for sink in due {
             let data = Data::default().int(hosts.len() as i32);
             let data = hosts.iter().fold(data, |data, host| data.int(host.as_int()));
             let bytes = data.message(sink, 0);
-            self.route(Load::Whole(bytes));
+            self.route(TaskMessage::Whole(bytes));
         }
     }
 }

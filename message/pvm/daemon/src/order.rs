@@ -73,7 +73,7 @@ pub struct Head<C> {
 
 /// Messages between hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Letter<C, S> {
+pub enum Message<C, S> {
     /// To the sequencer: order this item.
     Propose(u64, Item<C>),
     /// From the sequencer: the next entry, and the last position that all hosts have applied.
@@ -97,10 +97,10 @@ pub enum Letter<C, S> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output<C, S> {
     /// Send this message.
-    Send(Host, Letter<C, S>),
+    Send(Host, Message<C, S>),
     /// Apply this entry to the state.
     Apply(Entry<C>),
-    /// Take a snapshot of the current state and send it ([`Letter::Snapshot`]).
+    /// Take a snapshot of the current state and send it ([`Message::Snapshot`]).
     Snapshot(Host, Head<C>),
     /// Replace the state by this one.
     Install(S),
@@ -214,7 +214,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         self.pending.push_back((self.proposed, item.clone()));
         if self.phase == Phase::Settled {
             self.submit(self.proposed, item);
-            self.look_after_the_lost();
+            self.handle_losses();
         }
     }
 
@@ -226,78 +226,62 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         if !self.members.contains(&host) {
             return; // it was never a member, or has left
         }
-        self.tell_of(host);
-        self.look_after_the_lost();
+        self.announce_loss(host);
+        self.handle_losses();
     }
 
     /// Notifies all living hosts that `host` is lost, and `host` itself in case it still
     /// receives.
-    fn tell_of(&mut self, host: Host) {
+    fn announce_loss(&mut self, host: Host) {
         let others: Vec<Host> = self.living().filter(|&other| other != self.me).collect();
         for other in others.into_iter().chain([host]) {
-            self.send(other, Letter::Lost(host));
+            self.send(other, Message::Lost(host));
         }
     }
 
     /// Processes a message from another host.
-    pub fn receive(&mut self, from: Host, letter: Letter<C, S>) {
+    pub fn receive(&mut self, from: Host, message: Message<C, S>) {
         if self.phase == Phase::Expelled {
             return;
         }
-        if matches!(letter, Letter::Lost(host) if host == self.me) {
+        if matches!(message, Message::Lost(host) if host == self.me) {
             return self.expel();
         }
         if self.lost.contains(&from) {
             // A host that joined since the loss has not notified it.
-            if !matches!(letter, Letter::Lost(_)) {
-                self.send(from, Letter::Lost(from));
+            if !matches!(message, Message::Lost(_)) {
+                self.send(from, Message::Lost(from));
             }
             return;
         }
-        match letter {
-            Letter::Propose(number, item) => {
-                if self.rules() {
+        match message {
+            Message::Propose(number, item) => {
+                if self.is_sequencer() {
                     self.order(from, number, item);
-                    self.look_after_the_lost();
+                    self.handle_losses();
                 }
                 // Otherwise `from` will propose the item again to the new sequencer.
             }
-            Letter::Ordered(epoch, entry, stable) => {
+            Message::Ordered(epoch, entry, stable) => {
                 let next = entry.at == self.applied + 1;
                 if self.phase == Phase::Settled && epoch == self.epoch && next {
                     self.apply(entry);
                     self.trim(stable);
-                    self.send(from, Letter::Applied(self.applied));
-                    self.look_after_the_lost();
+                    self.send(from, Message::Applied(self.applied));
+                    self.handle_losses();
                 }
             }
-            Letter::Applied(at) => {
-                if self.rules() {
+            Message::Applied(at) => {
+                if self.is_sequencer() {
                     self.acknowledged.insert(from, at);
                     self.admit();
                     let stable = self.stable();
                     self.trim(stable);
                 }
             }
-            Letter::Lost(host) => self.lost(host),
-            Letter::Collect(epoch, lost) => {
-                if lost.contains(&self.me) {
-                    return self.expel();
-                }
-                self.count = self.count.max(epoch.count);
-                for host in lost {
-                    self.lost(host);
-                }
-                if self.phase == Phase::Joining {
-                    return self.send(from, Letter::State(epoch, None, Vec::new()));
-                }
-                // Answer only the host that we consider the oldest living one.
-                if self.sequencer() == Some(from) {
-                    let log = self.log.iter().cloned().collect();
-                    self.send(from, Letter::State(epoch, Some(self.applied), log));
-                }
-            }
-            Letter::State(epoch, applied, log) => {
+            Message::Lost(host) => self.lost(host),
+            Message::Collect(epoch, lost) => self.report_state(from, epoch, lost),
+            Message::State(epoch, applied, log) => {
                 if let Phase::Collecting(ours, states) = &mut self.phase
                     && *ours == epoch
                 {
@@ -305,28 +289,51 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
                     self.begin();
                 }
             }
-            Letter::Begin(epoch, entries) => {
-                if self.phase == Phase::Settled && epoch > self.epoch {
-                    self.epoch = epoch;
-                    for entry in entries {
-                        if entry.at == self.applied + 1 {
-                            self.apply(entry);
-                        }
-                    }
-                    self.send(from, Letter::Applied(self.applied));
-                    self.submit_again();
-                    self.look_after_the_lost();
-                }
-            }
-            Letter::Snapshot(head, state) => {
+            Message::Begin(epoch, entries) => self.follow(from, epoch, entries),
+            Message::Snapshot(head, state) => {
                 if self.phase == Phase::Joining {
                     self.install(head, state);
-                    self.send(from, Letter::Applied(self.applied));
+                    self.send(from, Message::Applied(self.applied));
                     self.submit_again();
-                    self.look_after_the_lost();
+                    self.handle_losses();
                 }
             }
         }
+    }
+
+    /// Answers the next sequencer, which collects states.
+    fn report_state(&mut self, from: Host, epoch: Epoch, lost: BTreeSet<Host>) {
+        if lost.contains(&self.me) {
+            return self.expel();
+        }
+        self.count = self.count.max(epoch.count);
+        for host in lost {
+            self.lost(host);
+        }
+        if self.phase == Phase::Joining {
+            return self.send(from, Message::State(epoch, None, Vec::new()));
+        }
+        // Answer only the host that we consider the oldest living one.
+        if self.sequencer() == Some(from) {
+            let log = self.log.iter().cloned().collect();
+            self.send(from, Message::State(epoch, Some(self.applied), log));
+        }
+    }
+
+    /// Follows the sequencer of a new epoch, which begins after these entries.
+    fn follow(&mut self, from: Host, epoch: Epoch, entries: Vec<Entry<C>>) {
+        if self.phase != Phase::Settled || epoch <= self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        for entry in entries {
+            if entry.at == self.applied + 1 {
+                self.apply(entry);
+            }
+        }
+        self.send(from, Message::Applied(self.applied));
+        self.submit_again();
+        self.handle_losses();
     }
 
     fn living(&self) -> impl Iterator<Item = Host> {
@@ -334,12 +341,12 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
     }
 
     /// Returns true if this host is the sequencer and has finished collecting.
-    fn rules(&self) -> bool {
+    fn is_sequencer(&self) -> bool {
         self.phase == Phase::Settled && self.epoch.host == self.me
     }
 
-    fn send(&mut self, to: Host, letter: Letter<C, S>) {
-        self.outputs.push(Output::Send(to, letter));
+    fn send(&mut self, to: Host, message: Message<C, S>) {
+        self.outputs.push(Output::Send(to, message));
     }
 
     fn expel(&mut self) {
@@ -348,12 +355,12 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
     }
 
     fn submit(&mut self, number: u64, item: Item<C>) {
-        if self.rules() {
+        if self.is_sequencer() {
             self.order(self.me, number, item);
         } else if let Some(sequencer) = self.sequencer()
             && sequencer != self.me
         {
-            self.send(sequencer, Letter::Propose(number, item));
+            self.send(sequencer, Message::Propose(number, item));
         }
     }
 
@@ -365,6 +372,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
 
     /// Sequencer only: gives the item its position, and sends it to all.
     fn order(&mut self, origin: Host, number: u64, item: Item<C>) {
+        assert!(self.is_sequencer(), "only the sequencer numbers entries");
         if number <= self.numbers.get(&origin).copied().unwrap_or(0) {
             return;
         }
@@ -372,7 +380,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         let stable = self.stable();
         let others: Vec<Host> = self.living().filter(|&host| host != self.me).collect();
         for host in others {
-            self.send(host, Letter::Ordered(self.epoch, entry.clone(), stable));
+            self.send(host, Message::Ordered(self.epoch, entry.clone(), stable));
         }
         let joined = match entry.item {
             Item::Join(host, _) if !self.members.contains(&host) => Some(host),
@@ -388,7 +396,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
     /// Sequencer only: sends the state to joining hosts once all others have applied their join.
     /// Earlier, a new sequencer might not know that it must collect from them.
     fn admit(&mut self) {
-        if !self.rules() {
+        if !self.is_sequencer() {
             return;
         }
         let stable = self.stable();
@@ -428,11 +436,12 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         let lost: Vec<Host> =
             self.members.iter().copied().filter(|host| self.lost.contains(host)).collect();
         for host in lost {
-            self.tell_of(host);
+            self.announce_loss(host);
         }
     }
 
     fn apply(&mut self, entry: Entry<C>) {
+        assert_eq!(entry.at, self.applied + 1, "entries are applied in order, without gaps");
         self.applied = entry.at;
         self.numbers.insert(entry.origin, entry.number);
         if entry.origin == self.me {
@@ -446,7 +455,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
                 self.joiners.remove(&host);
                 // The host that lost it may have ended before it could notify it.
                 if host != self.me && self.lost.insert(host) {
-                    self.send(host, Letter::Lost(host));
+                    self.send(host, Message::Lost(host));
                 }
             }
             _ => {}
@@ -454,7 +463,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         if let Item::Join(host, _) = entry.item
             && self.lost.contains(&host)
         {
-            self.tell_of(host); // no host was notified before
+            self.announce_loss(host); // no host was notified before
         }
         let left = entry.item == Item::Leave(self.me);
         self.log.push_back(entry.clone());
@@ -484,7 +493,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
     }
 
     /// Handles known losses: continues collecting, orders the leaves, or becomes sequencer.
-    fn look_after_the_lost(&mut self) {
+    fn handle_losses(&mut self) {
         if matches!(self.phase, Phase::Joining | Phase::Expelled) {
             return;
         }
@@ -493,8 +502,8 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         }
         match &self.phase {
             Phase::Collecting(..) => self.begin(),
-            _ if self.rules() => {
-                self.bury();
+            _ if self.is_sequencer() => {
+                self.order_leaves();
                 self.admit();
             }
             _ => self.collect(),
@@ -502,7 +511,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
     }
 
     /// Sequencer only: orders the leave of each lost member.
-    fn bury(&mut self) {
+    fn order_leaves(&mut self) {
         let lost: Vec<Host> =
             self.members.iter().copied().filter(|host| self.lost.contains(host)).collect();
         for host in lost {
@@ -542,7 +551,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
                 .find(|entry| entry.at == self.applied + 1)
                 .cloned();
             for host in ask {
-                self.send(host, Letter::Collect(epoch, self.lost.clone()));
+                self.send(host, Message::Collect(epoch, self.lost.clone()));
             }
             if open {
                 return;
@@ -551,13 +560,14 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
             // asked.
             match next {
                 Some(entry) => self.apply(entry),
-                None => return self.rule(epoch),
+                None => return self.start_epoch(epoch),
             }
         }
     }
 
     /// Starts the epoch as its sequencer.
-    fn rule(&mut self, epoch: Epoch) {
+    fn start_epoch(&mut self, epoch: Epoch) {
+        assert!(epoch > self.epoch && epoch.host == self.me, "the epoch is new, and ours");
         let phase = std::mem::replace(&mut self.phase, Phase::Settled);
         let Phase::Collecting(_, states) = phase else { unreachable!("begin has looked") };
         self.epoch = epoch;
@@ -572,7 +582,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
                     let missing = self.log.iter().filter(|entry| entry.at > applied).cloned();
                     self.acknowledged.insert(host, applied);
                     let missing = missing.collect();
-                    self.send(host, Letter::Begin(epoch, missing));
+                    self.send(host, Message::Begin(epoch, missing));
                 }
                 None => {
                     self.joiners.insert(host, self.applied);
@@ -580,7 +590,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
             }
         }
         self.submit_again();
-        self.bury();
+        self.order_leaves();
         self.admit();
     }
 }

@@ -7,7 +7,7 @@ use pvm::wire::Sink;
 
 use crate::daemon::Daemon;
 use crate::event::Action;
-use crate::load::Load;
+use crate::task_message::TaskMessage;
 
 /// Codes that an output message has in place of a length (`pvmproto.h`: TO_EOF, TO_SPAWN,
 /// TO_NEW).
@@ -23,7 +23,7 @@ pub(crate) enum OutputEvent {
 
 /// The content of an output message.
 #[derive(Debug)]
-pub(crate) enum Say<'a> {
+pub(crate) enum OutputItem<'a> {
     /// Output of the task.
     Bytes(&'a [u8]),
     /// An event.
@@ -45,24 +45,24 @@ impl Daemon {
     }
 
     /// Redirects the task's output (pvm_setopt of `PvmSelfOutputTid`).
-    pub(crate) fn turn_output(&mut self, tid: Tid, sink: Sink) {
+    pub(crate) fn redirect_output(&mut self, tid: Tid, sink: Sink) {
         if let Some((old, ..)) = self.outputs.0.get_mut(&tid) {
             *old = sink;
         }
     }
 
     /// Passes on output of a task, or an event of its output.
-    pub(crate) fn output(&mut self, tid: Tid, say: Say<'_>) {
+    pub(crate) fn output(&mut self, tid: Tid, item: OutputItem<'_>) {
         let Some((sink, parent, _)) = self.outputs.0.get(&tid) else { return };
         let (sink, parent) = (*sink, *parent);
         if self.is_taken(sink) {
-            let bytes = message(tid, &say, sink, parent);
-            self.route(Load::Whole(bytes));
+            let bytes = message(tid, &item, sink, parent);
+            self.route(TaskMessage::Whole(bytes));
         } else if let Some((_, _, line)) = self.outputs.0.get_mut(&tid) {
-            match say {
-                Say::Bytes(bytes) => line.extend_from_slice(bytes),
-                Say::Event(OutputEvent::End) if !line.is_empty() => line.push(b'\n'),
-                Say::Event(_) => {}
+            match item {
+                OutputItem::Bytes(bytes) => line.extend_from_slice(bytes),
+                OutputItem::Event(OutputEvent::End) if !line.is_empty() => line.push(b'\n'),
+                OutputItem::Event(_) => {}
             }
             while let Some(end) = line.iter().position(|&byte| byte == b'\n') {
                 let text: Vec<u8> = line.drain(..=end).collect();
@@ -80,29 +80,29 @@ impl Daemon {
 
     /// Announces all tasks of a spawn to the receiver of their output, before the spawner learns
     /// of them. So the receiver does not take the end of the first task for the end of all.
-    pub(crate) fn say_spawned(&mut self, slots: &[i32], sink: Sink, parent: i32) {
+    pub(crate) fn announce_spawned(&mut self, slots: &[i32], sink: Sink, parent: i32) {
         if self.is_taken(sink) {
             for slot in slots.iter().filter(|slot| **slot > 0) {
-                let spawned = Say::Event(OutputEvent::Spawned);
-                self.route(Load::Whole(message(Tid(*slot as u32), &spawned, sink, parent)));
+                let spawned = OutputItem::Event(OutputEvent::Spawned);
+                self.route(TaskMessage::Whole(message(Tid(*slot as u32), &spawned, sink, parent)));
             }
         }
     }
 
     /// Announces the end of a task's output and forgets it.
     pub(crate) fn end_output(&mut self, tid: Tid) {
-        self.output(tid, Say::Event(OutputEvent::End));
+        self.output(tid, OutputItem::Event(OutputEvent::End));
         self.outputs.0.remove(&tid);
     }
 }
 
 /// Returns a message to the receiver of the task's output.
-fn message(tid: Tid, say: &Say<'_>, sink: Sink, parent: i32) -> Vec<u8> {
+fn message(tid: Tid, item: &OutputItem<'_>, sink: Sink, parent: i32) -> Vec<u8> {
     let data = Data::default().int(tid.as_int());
-    let data = match *say {
-        Say::Bytes(bytes) => data.int(bytes.len() as i32).bytes(bytes),
-        Say::Event(OutputEvent::End) => data.int(OutputEvent::End as i32),
-        Say::Event(event) => data.int(event as i32).int(parent),
+    let data = match *item {
+        OutputItem::Bytes(bytes) => data.int(bytes.len() as i32).bytes(bytes),
+        OutputItem::Event(OutputEvent::End) => data.int(OutputEvent::End as i32),
+        OutputItem::Event(event) => data.int(event as i32).int(parent),
     };
     data.message(sink, 0)
 }

@@ -13,20 +13,20 @@ use net::secret::Secret;
 use net::wire::USER_HEADER_BYTES_MAX;
 use pvm::tid::Tid;
 
-use crate::event::PeerLetter;
-use crate::load::Load;
+use crate::event::PeerMessage;
+use crate::task_message::TaskMessage;
 
 /// An event of the fabric.
 #[derive(Debug)]
-pub enum Happened {
+pub enum PeerEvent {
     /// A daemon message arrived from this host.
-    Letter(u16, Box<PeerLetter>),
+    Message(u16, Box<PeerMessage>),
     /// A message for a task of this host arrived from another host.
-    Load(u16, Load),
+    TaskMessage(u16, TaskMessage),
     /// The connection to this host is lost, with the reason.
     Lost(u16, String),
     /// An error that concerns no known host.
-    Odd(String),
+    Malformed(String),
 }
 
 /// The connections of this host's daemon to the others.
@@ -95,20 +95,22 @@ impl Peers {
     /// Sends a message to a task of that host. `loan` is the exposed buffer with its data, if
     /// the message has one. Drops the message if the host is not connected; its loss will be
     /// reported.
-    pub fn pass_on(&mut self, host: u16, load: Load, loan: Option<Loan>) {
+    pub fn forward(&mut self, host: u16, message: TaskMessage, loan: Option<Loan>) {
         let Some(peer) = self.hosts.get(&host) else { return };
-        let (head, data) = match (load, &loan) {
-            (Load::Whole(bytes), _) => (WHOLE.to_vec(), Payload::from(bytes)),
-            (Load::Apart(head, data), _) if fits(&head) => (head, Payload::from(data)),
-            (Load::Apart(head, data), _) => (WHOLE.to_vec(), Payload::from([head, data].concat())),
-            (Load::Lent(..), None) => return,
-            (Load::Lent(head, _), Some(loan)) if fits(&head) => {
-                // SAFETY: `loan` is read-only memory of the window, which `Post` keeps mapped.
+        let (head, data) = match (message, &loan) {
+            (TaskMessage::Whole(bytes), _) => (WHOLE.to_vec(), Payload::from(bytes)),
+            (TaskMessage::Split(head, data), _) if fits(&head) => (head, Payload::from(data)),
+            (TaskMessage::Split(head, data), _) => {
+                (WHOLE.to_vec(), Payload::from([head, data].concat()))
+            }
+            (TaskMessage::Exposed(..), None) => return,
+            (TaskMessage::Exposed(head, _), Some(loan)) if fits(&head) => {
+                // SAFETY: `loan` is read-only memory of the window, which `Delivery` keeps mapped.
                 // If the send is pending, `self.sending` holds the loan until the fabric reports
                 // it as sent.
                 (head, unsafe { Payload::borrowed(loan.as_ptr(), loan.len()) })
             }
-            (Load::Lent(head, _), Some(loan)) => {
+            (TaskMessage::Exposed(head, _), Some(loan)) => {
                 (WHOLE.to_vec(), Payload::from([&head[..], loan].concat()))
             }
         };
@@ -127,6 +129,7 @@ impl Peers {
     fn sent(&mut self, id: SendId) {
         let Some((host, size, _)) = self.sending.remove(&id) else { return };
         if let Some(pending) = self.pending.get_mut(&host) {
+            assert!(*pending >= size, "sent bytes were pending");
             *pending -= size;
             if *pending == 0 {
                 self.pending.remove(&host);
@@ -135,9 +138,9 @@ impl Peers {
     }
 
     /// Sends a daemon message. Drops it if the host is not connected; its loss will be reported.
-    pub fn send(&mut self, host: u16, letter: &PeerLetter) {
-        // Postcard fails only on data of unknown length; every part of a letter has a length.
-        let bytes = postcard::to_allocvec(letter).expect("a letter");
+    pub fn send(&mut self, host: u16, message: &PeerMessage) {
+        // Postcard fails only on data of unknown length; every part of a message has a length.
+        let bytes = postcard::to_allocvec(message).expect("a message");
         if let Some(peer) = self.hosts.get(&host) {
             // The fabric reports a lost peer as an event.
             let _ = self.fabric.send(*peer, &[], bytes);
@@ -145,7 +148,7 @@ impl Peers {
     }
 
     /// Returns the next event of the fabric, if there is one.
-    pub fn poll(&mut self) -> Option<Happened> {
+    pub fn poll(&mut self) -> Option<PeerEvent> {
         loop {
             match self.fabric.poll()? {
                 Event::Connected(peer) => match host(peer.id) {
@@ -160,13 +163,20 @@ impl Peers {
                     let Some(host) = host(from.id) else { continue };
                     match header.len() {
                         0 => {}
-                        1 => return Some(Happened::Load(host, Load::Whole(payload))),
-                        _ => return Some(Happened::Load(host, Load::Apart(header, payload))),
+                        1 => {
+                            return Some(PeerEvent::TaskMessage(host, TaskMessage::Whole(payload)));
+                        }
+                        _ => {
+                            return Some(PeerEvent::TaskMessage(
+                                host,
+                                TaskMessage::Split(header, payload),
+                            ));
+                        }
                     }
                     return Some(match postcard::from_bytes(&payload) {
-                        Ok(letter) => Happened::Letter(host, Box::new(letter)),
-                        Err(error) => Happened::Odd(format!(
-                            "host {host} sends a letter that is none ({error})"
+                        Ok(message) => PeerEvent::Message(host, Box::new(message)),
+                        Err(error) => PeerEvent::Malformed(format!(
+                            "host {host} sent an invalid message ({error})"
                         )),
                     });
                 }
@@ -174,12 +184,12 @@ impl Peers {
                 Event::Placed { .. } => {}
                 Event::Closed(peer) => {
                     if let Some(host) = self.known(peer) {
-                        return Some(Happened::Lost(host, "it has left".into()));
+                        return Some(PeerEvent::Lost(host, "it has left".into()));
                     }
                 }
                 Event::Lost { peer, why } => {
                     if let Some(host) = self.known(peer) {
-                        return Some(Happened::Lost(host, why));
+                        return Some(PeerEvent::Lost(host, why));
                     }
                 }
             }

@@ -8,12 +8,12 @@ use pvm::error::Error;
 use pvm::parcel::{Data, Reader};
 use pvm::protocol::*;
 use pvm::tid::{HOST_MAX, Tid};
-use pvm::wire::{Answer, Inheritance, Letter, News, Parcel, Sink, Spawn};
+use pvm::wire::{Answer, Control, Inheritance, Notice, Parcel, Sink, Spawn};
 
 use crate::daemon::{Continuation, Daemon, Roles};
 use crate::errand::{Errand, Reply, Start};
-use crate::load::Load;
-use crate::machine::{Change, What};
+use crate::machine::{Change, Operation};
+use crate::task_message::TaskMessage;
 
 /// Most strings of a list in a message.
 const STRINGS_MAX: i32 = 1 << 16;
@@ -32,14 +32,14 @@ pub fn to(tid: Tid, tag: i32) -> Sink {
 
 impl Daemon {
     /// Gives a task a role, or takes it away. Errors: Already, if another task has it.
-    pub(crate) fn play(&mut self, tid: Tid, role: Role, on: bool) -> Result<(), Error> {
-        let player = match role {
+    pub(crate) fn set_role(&mut self, tid: Tid, role: Role, on: bool) -> Result<(), Error> {
+        let holder = match role {
             Role::Hoster => &mut self.roles.hoster,
             Role::Tasker => &mut self.roles.tasker,
         };
-        match *player {
+        match *holder {
             Some(other) if other != tid => return Err(Error::Already),
-            _ => *player = on.then_some(tid),
+            _ => *holder = on.then_some(tid),
         }
         match role {
             Role::Hoster if !on => self.lose_hoster(),
@@ -53,8 +53,8 @@ impl Daemon {
     pub(crate) fn leave_roles(&mut self, tid: Tid) {
         let was_hoster = self.roles.hoster == Some(tid);
         let Roles { hoster, tasker } = &mut self.roles;
-        for player in [hoster, tasker] {
-            player.take_if(|player| *player == tid);
+        for holder in [hoster, tasker] {
+            holder.take_if(|holder| *holder == tid);
         }
         if was_hoster {
             self.lose_hoster();
@@ -72,29 +72,29 @@ impl Daemon {
     }
 
     /// Notifies the resource manager of new tasks.
-    pub(crate) fn tell_manager_of_start(&mut self, tids: &[i32], wait_id: i32) {
+    pub(crate) fn report_start_to_manager(&mut self, tids: &[i32], wait_id: i32) {
         if let Some(manager) = self.machine.manager() {
             let data = Data::default().int(tids.len() as i32);
             let data = tids.iter().fold(data, |data, tid| data.int(*tid));
-            self.route(Load::Whole(data.message(to(manager, SM_EXECACK), wait_id)));
+            self.route(TaskMessage::Whole(data.message(to(manager, SM_EXECACK), wait_id)));
         }
     }
 
     /// Notifies the resource manager of a task's end.
-    pub(crate) fn tell_manager_of_end(&mut self, tid: Tid) {
+    pub(crate) fn report_end_to_manager(&mut self, tid: Tid) {
         if let Some(manager) = self.machine.manager() {
             // Status and times are unknown: the task need not be a child of this daemon.
             let data = (0..5).fold(Data::default().int(tid.as_int()), |data, _| data.int(0));
-            self.route(Load::Whole(data.message(to(manager, SM_TASKX), 0)));
+            self.route(TaskMessage::Whole(data.message(to(manager, SM_TASKX), 0)));
         }
     }
 
     /// Notifies the resource manager of a host's end.
-    pub(crate) fn tell_manager_of_host(&mut self, host: u16) {
+    pub(crate) fn report_host_end_to_manager(&mut self, host: u16) {
         // Only the manager's own host sends it, so that it arrives once.
         if let Some(manager) = self.machine.manager().filter(|tid| tid.host() == self.host) {
             let data = Data::default().int(Tid::of_host(host).as_int());
-            self.route(Load::Whole(data.message(to(manager, SM_HOSTX), 0)));
+            self.route(TaskMessage::Whole(data.message(to(manager, SM_HOSTX), 0)));
         }
     }
 
@@ -141,9 +141,7 @@ impl Daemon {
             }
             SM_EXEC | SM_ADD | SM_HANDOFF | SM_STHOSTACK => return Err(Error::Denied),
             _ => {
-                self.log(format!(
-                    "{tid} sends the daemon a message {tag:#x}, which is none for it"
-                ));
+                self.log(format!("{tid} sent the daemon a message with the unknown tag {tag:#x}"));
                 return Err(Error::BadMsg);
             }
         }
@@ -154,10 +152,10 @@ impl Daemon {
     pub(crate) fn handed_off(&mut self, next: Tid, reply: &Reply) {
         match reply {
             Ok(_) => {
-                let what = What::Manager(next);
-                self.propose(Change { asker: None, what });
+                let operation = Operation::Manager(next);
+                self.propose(Change { asker: None, operation });
             }
-            Err(_) => self.log(format!("{next}, which is to be resource manager, is no task")),
+            Err(_) => self.log(format!("{next} cannot become resource manager: no such task")),
         }
     }
 
@@ -165,12 +163,17 @@ impl Daemon {
     /// requests to the daemon.
     pub(crate) fn manager_gone(&mut self, manager: Tid) {
         for tid in self.tasks.iter().map(|task| task.tid).collect::<Vec<_>>() {
-            self.write(tid, &Letter::News(News::Gone(manager)));
+            self.write(tid, &Control::Notice(Notice::Gone(manager)));
         }
     }
 
     /// Sends the resource manager the results of the hosts that it added.
-    pub(crate) fn tell_manager_of_added(&mut self, manager: Tid, wait_id: i32, slots: &[i32]) {
+    pub(crate) fn report_added_hosts_to_manager(
+        &mut self,
+        manager: Tid,
+        wait_id: i32,
+        slots: &[i32],
+    ) {
         let count = Data::default().int(slots.len() as i32).int(0);
         let data = slots.iter().fold(count, |data, slot| {
             let host = self.machine.host(Tid::from((*slot).max(0)).host());
@@ -184,7 +187,7 @@ impl Daemon {
                 None => data.int(*slot).string("").string("").int(0).int(0),
             }
         });
-        self.route(Load::Whole(data.message(to(manager, SM_ADDACK), wait_id)));
+        self.route(TaskMessage::Whole(data.message(to(manager, SM_ADDACK), wait_id)));
     }
 
     /// Sends the resource manager the results of the tasks that it started.
@@ -194,8 +197,8 @@ impl Daemon {
             Ok(_) => Vec::new(),
             Err(code) => vec![code],
         };
-        self.say_spawned(&slots, sink, parent);
-        self.tell_manager_of_start(&slots, wait_id);
+        self.announce_spawned(&slots, sink, parent);
+        self.report_start_to_manager(&slots, wait_id);
     }
 }
 

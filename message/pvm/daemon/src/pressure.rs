@@ -9,15 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pvm::tid::Tid;
 
-use crate::event::PeerLetter;
+use crate::delivery::Delivery;
+use crate::event::PeerMessage;
 use crate::network::Network;
 use crate::poll::Poll;
-use crate::post::Post;
 use crate::source::Source;
 
-/// Bytes in flight to a host above which its senders are stopped, and below which they resume.
-const PENDING_FULL: usize = 16 << 20;
-const PENDING_ROOM: usize = 4 << 20;
+/// Bytes in flight to a host above which its senders are stopped.
+const PENDING_FULL_BYTES: usize = 16 << 20;
+/// Bytes in flight to a host below which stopped senders resume.
+const PENDING_ROOM_BYTES: usize = 4 << 20;
 
 /// The bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,8 +49,8 @@ impl Pressure {
     }
 
     /// Records a delivery to this task of ours.
-    pub(crate) fn delivered(&mut self, post: &Post, tid: Tid) {
-        if post.is_full(tid) {
+    pub(crate) fn delivered(&mut self, delivery: &Delivery, tid: Tid) {
+        if delivery.is_full(tid) {
             self.met = Some(Bottleneck::Task(tid));
         }
     }
@@ -59,7 +60,7 @@ impl Pressure {
         let host = tid.host();
         if self.full.contains(&tid) {
             self.met = Some(Bottleneck::Task(tid));
-        } else if network.pending(host) > PENDING_FULL {
+        } else if network.pending(host) > PENDING_FULL_BYTES {
             self.met = Some(Bottleneck::Host(host));
         }
     }
@@ -77,15 +78,15 @@ impl Pressure {
         if let Some(Bottleneck::Task(tid)) = self.met.take()
             && self.notified.entry(tid).or_default().insert(host)
         {
-            network.send(host, &PeerLetter::Full(tid));
+            network.send(host, &PeerMessage::Full(tid));
         }
     }
 
     /// Records another host's notice that a task is full or has room.
-    pub(crate) fn received(&mut self, letter: &PeerLetter) {
-        match letter {
-            PeerLetter::Full(tid) => self.full.insert(*tid),
-            PeerLetter::Room(tid) => self.full.remove(tid),
+    pub(crate) fn received(&mut self, message: &PeerMessage) {
+        match message {
+            PeerMessage::Full(tid) => self.full.insert(*tid),
+            PeerMessage::Room(tid) => self.full.remove(tid),
             _ => false,
         };
     }
@@ -102,15 +103,15 @@ impl Pressure {
     pub(crate) fn resume(
         &mut self,
         own: u16,
-        post: &Post,
+        delivery: &Delivery,
         network: &mut Network,
         poll: &Poll<Source>,
     ) {
         if !self.paused.is_empty() {
             let is_free = |bottleneck: &Bottleneck| match *bottleneck {
-                Bottleneck::Task(tid) if tid.host() == own => post.has_room(tid),
+                Bottleneck::Task(tid) if tid.host() == own => delivery.has_room(tid),
                 Bottleneck::Task(tid) => !self.full.contains(&tid),
-                Bottleneck::Host(host) => network.pending(host) <= PENDING_ROOM,
+                Bottleneck::Host(host) => network.pending(host) <= PENDING_ROOM_BYTES,
             };
             let free: Vec<Bottleneck> = self.paused.keys().copied().filter(is_free).collect();
             for bottleneck in free {
@@ -121,10 +122,10 @@ impl Pressure {
         }
         if !self.notified.is_empty() {
             let notified = self.notified.keys().copied();
-            let free: Vec<Tid> = notified.filter(|tid| post.has_room(*tid)).collect();
+            let free: Vec<Tid> = notified.filter(|tid| delivery.has_room(*tid)).collect();
             for tid in free {
                 for host in self.notified.remove(&tid).unwrap_or_default() {
-                    network.send(host, &PeerLetter::Room(tid));
+                    network.send(host, &PeerMessage::Room(tid));
                 }
             }
         }

@@ -22,7 +22,7 @@ const READS_MAX: usize = 64;
 
 /// A task's processes. Numbers are those of their poll sources.
 #[derive(Debug, Default)]
-struct Known {
+struct TaskProcesses {
     link: Option<Link>,
     /// The process that has enrolled.
     process: Option<u64>,
@@ -44,7 +44,7 @@ enum Program {
 
 /// The processes of all tasks of this host.
 #[derive(Debug, Default)]
-pub(crate) struct Processes(BTreeMap<Tid, Known>);
+pub(crate) struct Processes(BTreeMap<Tid, TaskProcesses>);
 
 /// Reads the available output. Returns true with it if more may come.
 pub(crate) fn read_output(fd: &OwnedFd) -> (Vec<u8>, bool) {
@@ -116,7 +116,7 @@ impl Processes {
     }
 
     /// Records that the node server was asked to start the task's program, through this stub.
-    pub fn lodged(&mut self, tid: Tid, stub: u64) {
+    pub fn started_in_space(&mut self, tid: Tid, stub: u64) {
         self.0.entry(tid).or_default().child = Some((stub, Program::InSpace));
     }
 
@@ -161,7 +161,7 @@ impl Processes {
     }
 
     /// Records the end of the process that had enrolled as this task.
-    pub fn left(&mut self, tid: Tid) {
+    pub fn process_ended(&mut self, tid: Tid) {
         self.change(tid, |known| known.process = None);
     }
 
@@ -193,7 +193,7 @@ impl Processes {
         process
     }
 
-    fn change(&mut self, tid: Tid, change: impl FnOnce(&mut Known)) {
+    fn change(&mut self, tid: Tid, change: impl FnOnce(&mut TaskProcesses)) {
         let Some(known) = self.0.get_mut(&tid) else { return };
         change(known);
         if known.ended && known.child.is_none() && known.output.is_none() {

@@ -7,24 +7,24 @@ use pvm::protocol::SM_STHOST;
 
 use crate::event::{Action, Event};
 use crate::invitation::Invitation;
-use crate::load::Load;
-use crate::peers::{Happened, Peers};
+use crate::peers::{PeerEvent, Peers};
 use crate::plugin;
 use crate::running::Running;
 use crate::source::Source;
 use crate::start::Starts;
 use crate::starting::Started;
+use crate::task_message::TaskMessage;
 
 /// Most messages of other hosts that are processed before the other sources get their turn.
 const EVENTS_MAX: usize = 256;
 
 impl Running {
     /// Executes an action that concerns other hosts.
-    pub(crate) fn act_remote(&mut self, action: Action) {
+    pub(crate) fn execute_remote(&mut self, action: Action) {
         match action {
             Action::OpenFabric(host, secret) => {
                 let address = self.open_fabric(host, secret);
-                self.tell(Event::Fabric(address));
+                self.handle(Event::Fabric(address));
             }
             Action::Start(start) => {
                 let (spec, invitation) = *start;
@@ -33,7 +33,7 @@ impl Running {
                     Err(why) => {
                         let host = invitation.host;
                         let started = Started { host, acceptance: Err(why.into()) };
-                        self.tell(Event::Started(started));
+                        self.handle(Event::Started(started));
                     }
                 }
             }
@@ -44,12 +44,12 @@ impl Running {
                         data.and(&starts.expect(&spec, invitation))
                     });
                     let message = data.message(plugin::to(hoster, SM_STHOST), wait_id);
-                    self.deliver(hoster, Load::Whole(message));
+                    self.deliver(hoster, TaskMessage::Whole(message));
                 }
                 Err(why) => {
                     for (_, Invitation { host, .. }) in wanted {
                         let started = Started { host, acceptance: Err(why.clone().into()) };
-                        self.tell(Event::Started(started));
+                        self.handle(Event::Started(started));
                     }
                 }
             },
@@ -61,8 +61,8 @@ impl Running {
             Action::Connect(host, address) => {
                 let Some(peers) = &mut self.network.peers else { return };
                 if let Err(error) = peers.connect(host, &address) {
-                    self.log.say(&format!("host {host}: {error}"));
-                    self.tell(Event::PeerLost(host));
+                    self.log.report(&format!("host {host}: {error}"));
+                    self.handle(Event::PeerLost(host));
                 }
             }
             Action::Disconnect(host) => {
@@ -70,14 +70,14 @@ impl Running {
                     peers.leave(host);
                 }
             }
-            Action::Send(host, letter) => self.network.send(host, &letter),
-            Action::PassOn(to, load) => {
-                let loan = match load {
-                    Load::Lent(_, terms) => self.post.loan(terms),
+            Action::Send(host, message) => self.network.send(host, &message),
+            Action::Forward(to, message) => {
+                let loan = match message {
+                    TaskMessage::Exposed(_, terms) => self.delivery.loan(terms),
                     _ => None,
                 };
                 if let Some(peers) = &mut self.network.peers {
-                    peers.pass_on(to.host(), load, loan);
+                    peers.forward(to.host(), message, loan);
                 }
                 self.pressure.forwarded(&self.network, to);
             }
@@ -108,25 +108,25 @@ impl Running {
         for _ in 0..EVENTS_MAX {
             let Some(peers) = &mut self.network.peers else { break };
             match peers.poll() {
-                Some(Happened::Letter(host, letter)) => {
-                    self.pressure.received(&letter);
-                    self.tell(Event::Peer(host, *letter));
+                Some(PeerEvent::Message(host, message)) => {
+                    self.pressure.received(&message);
+                    self.handle(Event::Peer(host, *message));
                 }
-                Some(Happened::Load(host, load)) => {
-                    self.tell(Event::Load(host, load));
+                Some(PeerEvent::TaskMessage(host, message)) => {
+                    self.handle(Event::TaskMessage(host, message));
                     self.pressure.hold_back_host(&mut self.network, host);
                 }
-                Some(Happened::Lost(host, why)) => {
+                Some(PeerEvent::Lost(host, why)) => {
                     self.pressure.lost(host);
-                    self.log.say(&format!("host {host} is lost: {why}"));
-                    self.tell(Event::PeerLost(host));
+                    self.log.report(&format!("host {host} is lost: {why}"));
+                    self.handle(Event::PeerLost(host));
                 }
-                Some(Happened::Odd(what)) => self.log.say(&what),
+                Some(PeerEvent::Malformed(what)) => self.log.report(&what),
                 None => break,
             }
         }
         if self.network.ticks() {
-            self.tell(Event::Tick);
+            self.handle(Event::Tick);
         }
     }
 
@@ -134,7 +134,7 @@ impl Running {
     pub(crate) fn take_started(&mut self) {
         let done = self.network.starts.as_mut().map(Starts::done).unwrap_or_default();
         for started in done {
-            self.tell(Event::Started(started));
+            self.handle(Event::Started(started));
         }
     }
 }

@@ -4,16 +4,16 @@ use fcp::loan::Terms;
 use pvm::error::Error;
 use pvm::parcel;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, GroupRequest, MailboxRequest, Parcel, Request, Sink};
+use pvm::wire::{Answer, GroupRequest, Inheritance, MailboxRequest, Parcel, Request, Sink};
 
 use crate::daemon::{Continuation, Daemon};
 use crate::errand::{Asker, Errand, Reply};
 use crate::event::Action;
-use crate::load::Load;
-use crate::machine::{Change, What};
+use crate::machine::{Change, Operation};
 use crate::notice::NotifyRequest;
 use crate::pattern;
 use crate::plugin::Role;
+use crate::task_message::TaskMessage;
 
 /// Commands of pvm_tickle.
 const HOSTS: i32 = 1;
@@ -27,15 +27,15 @@ impl Daemon {
         let answer = match request {
             Request::Enroll { .. } => Err(Error::Already.code()),
             Request::Exit => return self.end(asker.tid, Some(asker)),
-            Request::Route(Parcel { bytes }) => self.pass_on(asker, Load::Whole(bytes)),
-            Request::RouteLent(Parcel { bytes }, terms) => {
-                self.pass_on(asker, Load::Lent(bytes, Terms::parse(terms)))
+            Request::Route(Parcel { bytes }) => self.forward(asker, TaskMessage::Whole(bytes)),
+            Request::RouteExposed(Parcel { bytes }, terms) => {
+                self.forward(asker, TaskMessage::Exposed(bytes, Terms::parse(terms)))
             }
             Request::Group(GroupRequest::Members(name)) => {
                 let info = self.machine.groups().info(&name);
                 info.map(Answer::Group).map_err(Error::code)
             }
-            Request::Group(request) => return self.change(asker, What::Group(request)),
+            Request::Group(request) => return self.change(asker, Operation::Group(request)),
             Request::Config => return self.config(asker),
             Request::Address(tid) => return self.find_address(asker, tid),
             Request::Publish(address) => {
@@ -46,15 +46,7 @@ impl Daemon {
                 Some(_) => Ok(Answer::Done),
                 None => Err(Error::NoHost.code()),
             },
-            Request::TaskStatus(tid) if tid.is_task() => {
-                return match self.machine.host(tid.host()) {
-                    Some(_) => {
-                        self.send_on(tid.host(), Errand::Status(tid), Continuation::Answer(asker))
-                    }
-                    None => self.answer(asker, Err(Error::NoTask.code())),
-                };
-            }
-            Request::TaskStatus(_) => Err(Error::BadParam.code()),
+            Request::TaskStatus(tid) => return self.task_status(asker, tid),
             Request::Tasks(Tid(0)) => return self.gather(asker, &Errand::Tasks(None)),
             Request::Tasks(tid) => {
                 let which = tid.is_task().then_some(tid);
@@ -68,14 +60,7 @@ impl Daemon {
                 self.send_on(tid.host(), errand, Continuation::Nothing);
                 Ok(Answer::Done)
             }
-            Request::Inherit(inheritance) => {
-                self.turn_output(asker.tid, inheritance.output);
-                if let Some(task) = self.tasks.get_mut(asker.tid) {
-                    let old = std::mem::replace(&mut task.inheritance, inheritance);
-                    self.tracer_changed(asker.tid, old.trace);
-                }
-                Ok(Answer::Done)
-            }
+            Request::Inherit(inheritance) => self.inherit(asker.tid, inheritance),
             Request::Spawn(spawn) => return self.spawn(asker, spawn),
             Request::Notify { what, context, tag, tids, count } => {
                 let sink = Sink { tid: asker.tid.as_int(), context, tag };
@@ -90,35 +75,26 @@ impl Daemon {
                 true => Ok(Answer::Done),
                 false => Err(Error::NotFound.code()),
             },
-            Request::NoReset(on) => return self.change(asker, What::NoReset(on)),
+            Request::NoReset(on) => return self.change(asker, Operation::NoReset(on)),
             Request::NoResets => {
                 let tids = self.machine.no_resets().into_iter();
                 Ok(Answer::Each(tids.map(Tid::as_int).collect()))
             }
-            Request::Reset => return self.change(asker, What::Reset),
+            Request::Reset => return self.change(asker, Operation::Reset),
             Request::Mailbox(MailboxRequest::List(pattern)) => {
                 let fits = |name: &str| pattern::fits(&pattern, name);
                 Ok(Answer::Classes(self.machine.mailboxes().list(fits)))
             }
-            Request::Mailbox(request) => return self.change(asker, What::Mailbox(request)),
+            Request::Mailbox(request) => return self.change(asker, Operation::Mailbox(request)),
             Request::Halt => {
                 self.answer(asker, Ok(Answer::Done));
                 return self.halt_all(Some(asker.tid));
             }
             Request::Hoster(on) => self.role(asker, Role::Hoster, on),
             Request::Tasker(on) => self.role(asker, Role::Tasker, on),
-            Request::ResourceManager => return self.change(asker, What::Manager(asker.tid)),
-            Request::Tracer(wanted) => return self.change(asker, What::Tracer(wanted)),
-            Request::PlugIn(tag, parcel) => {
-                let (to, errand) = (parcel::addressee(&parcel.bytes), Errand::PlugIn);
-                let host = to.map_or(0, Tid::host);
-                let host = if host == 0 { self.host } else { host };
-                return self.send_on(
-                    host,
-                    errand(asker.tid, tag, parcel),
-                    Continuation::Answer(asker),
-                );
-            }
+            Request::ResourceManager => return self.change(asker, Operation::Manager(asker.tid)),
+            Request::Tracer(wanted) => return self.change(asker, Operation::Tracer(wanted)),
+            Request::PlugIn(tag, parcel) => return self.send_plug_in(asker, tag, parcel),
             Request::Tickle(arguments) => Ok(Answer::Each(self.tickle(&arguments))),
             Request::AddHosts(lines) => return self.add_hosts(asker, &lines),
             Request::DeleteHosts(names) => return self.delete_hosts(asker, &names),
@@ -126,18 +102,47 @@ impl Daemon {
         self.answer(asker, answer);
     }
 
-    fn pass_on(&mut self, asker: Asker, mut load: Load) -> Reply {
-        if load.destination().is_none() {
-            self.actions.push(Action::Drop(load));
-            self.log(format!("{} sends a message that is none", asker.tid));
+    /// Executes pvm_pstat.
+    fn task_status(&mut self, asker: Asker, tid: Tid) {
+        if !tid.is_task() {
+            self.answer(asker, Err(Error::BadParam.code()));
+        } else if self.machine.host(tid.host()).is_none() {
+            self.answer(asker, Err(Error::NoTask.code()));
+        } else {
+            self.send_on(tid.host(), Errand::Status(tid), Continuation::Answer(asker));
+        }
+    }
+
+    /// Sets the attributes that the task's children inherit, and that apply to itself.
+    fn inherit(&mut self, tid: Tid, inheritance: Inheritance) -> Reply {
+        self.redirect_output(tid, inheritance.output);
+        if let Some(task) = self.tasks.get_mut(tid) {
+            let old = std::mem::replace(&mut task.inheritance, inheritance);
+            self.tracer_changed(tid, old.trace);
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Sends a plug-in's message to the daemon that it addresses.
+    fn send_plug_in(&mut self, asker: Asker, tag: i32, parcel: Parcel) {
+        let host = parcel::addressee(&parcel.bytes).map_or(0, Tid::host);
+        let host = if host == 0 { self.host } else { host };
+        let errand = Errand::PlugIn(asker.tid, tag, parcel);
+        self.send_on(host, errand, Continuation::Answer(asker));
+    }
+
+    fn forward(&mut self, asker: Asker, mut message: TaskMessage) -> Reply {
+        if message.destination().is_none() {
+            self.actions.push(Action::Drop(message));
+            self.log(format!("{} sent an invalid message", asker.tid));
             return Err(Error::BadMsg.code());
         }
-        self.route(load.sent_by(asker.tid));
+        self.route(message.sent_by(asker.tid));
         Ok(Answer::Done)
     }
 
     fn role(&mut self, asker: Asker, role: Role, on: bool) -> Reply {
-        self.play(asker.tid, role, on).map(|()| Answer::Done).map_err(Error::code)
+        self.set_role(asker.tid, role, on).map(|()| Answer::Done).map_err(Error::code)
     }
 
     /// Executes pvm_tickle: writes a part of the daemon's state into its log, or returns it.
@@ -165,7 +170,7 @@ impl Daemon {
     }
 
     /// Proposes a change. The asker is answered when the change is applied.
-    fn change(&mut self, asker: Asker, what: What) {
-        self.propose(Change { asker: Some(asker), what });
+    fn change(&mut self, asker: Asker, operation: Operation) {
+        self.propose(Change { asker: Some(asker), operation });
     }
 }

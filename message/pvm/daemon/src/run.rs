@@ -12,54 +12,54 @@ use pvm::wire::Welcome;
 
 use crate::connection::Connection;
 use crate::event::{Action, Clock, Event};
-use crate::load::Load;
 use crate::options::Options;
 use crate::plugin;
 use crate::processes::read_output;
 use crate::program::{self, ProgramSpec};
-use crate::running::{Beginning, RETRY_MIN, Running, system};
+use crate::running::{RETRY_MIN, Running, Startup, system};
 use crate::socket::{self, Refused};
 use crate::source::Source;
-use crate::space::Fate;
+use crate::space::StubEvent;
+use crate::task_message::TaskMessage;
 use crate::tasks::Link;
 
 /// Longest retry interval for messages that found no room.
 const RETRY_MAX: Duration = Duration::from_millis(20);
 /// Time that tasks have to end when the virtual machine is halted.
-const HALT_PATIENCE: Duration = Duration::from_secs(2);
+const HALT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the daemon of a new virtual machine until it is halted. Calls `ready` once tasks can
 /// connect.
 pub fn run(options: &Options, ready: impl FnOnce(&Path)) -> Result<(), Refused> {
-    begin(options, Beginning::First, |running| ready(&running.path))
+    begin(options, Startup::First, |running| ready(&running.path))
 }
 
 /// Runs a daemon. Calls `ready` once tasks can connect.
 pub(crate) fn begin(
     options: &Options,
-    beginning: Beginning,
+    startup: Startup,
     ready: impl FnOnce(&Running),
 ) -> Result<(), Refused> {
     let (listener, path) = socket::listen(options)?;
-    let (beginning, acceptances) = match beginning {
-        Beginning::Leader { secret, peers, acceptances } => {
-            (Beginning::Leader { secret, peers, acceptances: Vec::new() }, acceptances)
+    let (startup, acceptances) = match startup {
+        Startup::Leader { secret, peers, acceptances } => {
+            (Startup::Leader { secret, peers, acceptances: Vec::new() }, acceptances)
         }
-        beginning => (beginning, Vec::new()),
+        startup => (startup, Vec::new()),
     };
-    let made = Running::new(options, beginning, listener, path.clone());
+    let made = Running::new(options, startup, listener, path.clone());
     let mut running = made.map_err(|failure| {
         socket::remove(&path);
         Refused::System(failure)
     })?;
     ready(&running);
     if options.quiet {
-        running.log.hush();
+        running.log.stop_stderr();
     }
     if !acceptances.is_empty() {
-        running.tell(Event::Launched(acceptances));
+        running.handle(Event::Launched(acceptances));
     }
-    running.tell(Event::Begin);
+    running.handle(Event::Begin);
     let result = running.serve().map_err(Refused::System);
     socket::remove(&running.path);
     result
@@ -75,22 +75,22 @@ impl Running {
                 true => self.halting.into_iter().chain(silence).map(until).min(),
                 false => Some(Duration::ZERO),
             };
-            let retry = self.post.waits().then_some(self.retry);
+            let retry = self.delivery.has_queued().then_some(self.retry);
             let nap = retry.into_iter().chain(nap).min();
             let events = self.poll.wait(nap).map_err(system("wait for events"))?;
             for number in events {
-                self.happened(number);
+                self.handle_source(number);
             }
-            if self.post.waits() {
-                let went = self.post.try_again();
-                self.retry = if went { RETRY_MIN } else { (self.retry * 2).min(RETRY_MAX) };
+            if self.delivery.has_queued() {
+                let delivered = self.delivery.retry();
+                self.retry = if delivered { RETRY_MIN } else { (self.retry * 2).min(RETRY_MAX) };
             }
-            let Running { pressure, post, network, poll, daemon, .. } = self;
-            pressure.resume(daemon.host, post, network, poll);
-            self.post.give_back();
+            let Running { pressure, delivery, network, poll, daemon, .. } = self;
+            pressure.resume(daemon.host, delivery, network, poll);
+            self.delivery.release_ended();
         }
-        if !self.network.farewell() {
-            self.log.say("some hosts did not take their last letters");
+        if !self.network.close() {
+            self.log.report("some hosts did not receive their last messages");
         }
         Ok(())
     }
@@ -105,25 +105,25 @@ impl Running {
         true
     }
 
-    fn happened(&mut self, number: u64) {
+    fn handle_source(&mut self, number: u64) {
         match self.poll.get(number) {
             Some(Source::Listener(_)) => self.accept(number),
-            Some(Source::Signals(_)) => self.tell(Event::Terminate),
+            Some(Source::Signals(_)) => self.handle(Event::Terminate),
             Some(Source::Connection(_)) => self.read(number),
             Some(Source::Process(tid, _)) => {
                 let tid = *tid;
                 self.poll.remove(number);
-                self.processes.left(tid);
+                self.processes.process_ended(tid);
                 self.read_all(tid);
-                self.tell(Event::Ended(tid));
+                self.handle(Event::Ended(tid));
             }
             Some(Source::Child(tid, _)) => {
                 let tid = *tid;
                 self.child_ended(number, tid, 0);
             }
             Some(Source::Stub(tid, stub)) => {
-                let (tid, fates) = (*tid, stub.read());
-                fates.into_iter().for_each(|fate| self.act_in_space(number, tid, fate));
+                let (tid, events) = (*tid, stub.read());
+                events.into_iter().for_each(|event| self.handle_space_event(number, tid, event));
             }
             Some(Source::Output(..)) => self.read_output(number),
             Some(Source::Fabric(_)) => self.poll_fabric(),
@@ -138,10 +138,10 @@ impl Running {
         self.poll.remove(number);
         self.read_all(tid);
         let usage = self.processes.reap(tid, status);
-        self.post.process_ended();
-        self.tell(Event::Reaped(tid, usage));
+        self.delivery.process_ended();
+        self.handle(Event::Reaped(tid, usage));
         if !self.processes.has_enrolled(tid) {
-            self.tell(Event::Ended(tid));
+            self.handle(Event::Ended(tid));
         }
     }
 
@@ -158,15 +158,15 @@ impl Running {
 
     fn read(&mut self, number: u64) {
         let Some(Source::Connection(connection)) = self.poll.get(number) else { return };
-        let came = connection.read();
+        let received = connection.read();
         let pid = connection.pid;
-        for frame in came.frames {
-            self.tell(Event::Frame(number, pid, frame));
+        for frame in received.frames {
+            self.handle(Event::Frame(number, pid, frame));
             self.pressure.hold_back(&self.poll, number);
         }
-        if let Some(why) = came.end {
+        if let Some(why) = received.end {
             if let Some(why) = why {
-                self.log.say(&format!("process {pid} sends {why}"));
+                self.log.report(&format!("process {pid} sent {why}"));
             }
             self.close(number);
         }
@@ -182,7 +182,7 @@ impl Running {
         if let Some(number) = output {
             self.read_output(number);
         }
-        self.tell(Event::Closed(link));
+        self.handle(Event::Closed(link));
     }
 
     fn read_output(&mut self, number: u64) {
@@ -190,13 +190,13 @@ impl Running {
         let tid = *tid;
         let (bytes, more) = read_output(fd);
         if !bytes.is_empty() {
-            self.tell(Event::Output(tid, bytes));
+            self.handle(Event::Output(tid, bytes));
             self.pressure.hold_back(&self.poll, number);
         }
         if !more {
             self.poll.remove(number);
             self.processes.output_ended(tid);
-            self.tell(Event::OutputEnd(tid));
+            self.handle(Event::OutputEnd(tid));
         }
     }
 
@@ -208,7 +208,7 @@ impl Running {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     // Probably out of descriptors: let the process wait until some are free.
-                    self.log.say(&format!("a task cannot connect: {error}"));
+                    self.log.report(&format!("a task cannot connect: {error}"));
                     std::thread::sleep(RETRY_MAX);
                     return;
                 }
@@ -218,10 +218,10 @@ impl Running {
                     let _ = stream.set_nonblocking(true);
                     let connection = Connection::new(stream, pid as u32);
                     if let Err(error) = self.poll.add(Source::Connection(connection)) {
-                        self.log.say(&format!("process {pid} cannot connect: {error}"));
+                        self.log.report(&format!("process {pid} cannot connect: {error}"));
                     }
                 }
-                Err(failure) => self.log.say(&failure.message),
+                Err(failure) => self.log.report(&failure.message),
             }
         }
     }
@@ -229,31 +229,31 @@ impl Running {
     /// Passes an event to the daemon and executes its actions. Events caused by an action wait
     /// until all actions are executed, so that messages keep the order in which the daemon sends
     /// them.
-    pub(crate) fn tell(&mut self, event: Event) {
+    pub(crate) fn handle(&mut self, event: Event) {
         self.events.push_back(event);
-        if std::mem::replace(&mut self.telling, true) {
+        if std::mem::replace(&mut self.handling, true) {
             return;
         }
         self.pressure.begin();
         while let Some(event) = self.events.pop_front() {
             for action in self.daemon.step(now(), event) {
-                self.act(action);
+                self.execute(action);
             }
         }
-        self.telling = false;
+        self.handling = false;
     }
 
-    fn act(&mut self, action: Action) {
+    fn execute(&mut self, action: Action) {
         match action {
             Action::Welcome(link, welcome) => self.welcome(link, &welcome),
-            Action::Deliver(tid, load) => self.deliver(tid, load),
-            Action::Drop(load) => {
-                if let Load::Lent(_, terms) = load {
-                    drop(self.post.loan(terms));
+            Action::Deliver(tid, message) => self.deliver(tid, message),
+            Action::Drop(message) => {
+                if let TaskMessage::Exposed(_, terms) = message {
+                    drop(self.delivery.loan(terms));
                 }
             }
             Action::Forget(tid) => {
-                self.post.forget(tid);
+                self.delivery.forget(tid);
                 if let Some(number) = self.processes.forget(tid) {
                     self.poll.remove(number);
                 }
@@ -266,23 +266,23 @@ impl Running {
                     let told = message.map(|message| {
                         let sink = plugin::to(tasker, SM_STTASK);
                         let message = message.message(sink, tid.as_int());
-                        self.deliver(tasker, Load::Whole(message));
+                        self.deliver(tasker, TaskMessage::Whole(message));
                         0
                     });
-                    return self.tell(Event::TaskStarted(tid, told));
+                    return self.handle(Event::TaskStarted(tid, told));
                 }
                 match ProgramSpec::new(&self.settings, &self.path, &program) {
                     Ok(spec) => self.start(Box::new(spec)),
-                    Err(error) => self.tell(Event::TaskStarted(tid, Err(error))),
+                    Err(error) => self.handle(Event::TaskStarted(tid, Err(error))),
                 }
             }
             Action::Signal(tid, signal) => self.processes.signal(tid, signal, &mut self.poll),
             Action::Slot(slot, change) => {
-                if let Some((closing, count)) = self.post.change_slot(slot, change) {
-                    self.tell(Event::Counted(closing, count));
+                if let Some((closing, count)) = self.delivery.change_slot(slot, change) {
+                    self.handle(Event::Counted(closing, count));
                 }
             }
-            Action::Log(line) => self.log.say(&line),
+            Action::Log(line) => self.log.report(&line),
             Action::LogOutput(line) => self.log.write(&line),
             Action::Halt(asker) => self.halt(asker),
             remote @ (Action::OpenFabric(..)
@@ -292,7 +292,7 @@ impl Running {
             | Action::Connect(..)
             | Action::Disconnect(_)
             | Action::Send(..)
-            | Action::PassOn(..)) => self.act_remote(remote),
+            | Action::Forward(..)) => self.execute_remote(remote),
         }
     }
 
@@ -304,8 +304,8 @@ impl Running {
         let tid = spec.tid;
         match space.start(spec) {
             Ok(stub) => match self.poll.add(Source::Stub(tid, stub)) {
-                Ok(number) => self.processes.lodged(tid, number),
-                Err(_) => self.tell(Event::TaskStarted(tid, Err(Error::OutOfRes.into()))),
+                Ok(number) => self.processes.started_in_space(tid, number),
+                Err(_) => self.handle(Event::TaskStarted(tid, Err(Error::OutOfRes.into()))),
             },
             Err((spec, why)) => self.start_outside(&spec, &why),
         }
@@ -314,7 +314,8 @@ impl Running {
     /// Starts as a process a program that cannot run in the space.
     fn start_outside(&mut self, spec: &ProgramSpec, why: &str) {
         let tid = spec.tid;
-        self.log.say(&format!("[{tid}] {why}; it runs as an ordinary process, not in the space"));
+        self.log
+            .report(&format!("[{tid}] {why}; it runs as an ordinary process, not in the space"));
         self.start_process(spec);
     }
 
@@ -322,35 +323,35 @@ impl Running {
         let watched = spec.start().and_then(|(child, output)| {
             self.processes.started(spec.tid, child, output, &mut self.poll)
         });
-        self.tell(Event::TaskStarted(spec.tid, watched.map_err(Into::into)));
+        self.handle(Event::TaskStarted(spec.tid, watched.map_err(Into::into)));
     }
 
     /// Handles a report of the node server on a task.
-    fn act_in_space(&mut self, number: u64, tid: Tid, fate: Fate) {
-        match fate {
-            Fate::Started(pid, output) => {
+    fn handle_space_event(&mut self, number: u64, tid: Tid, event: StubEvent) {
+        match event {
+            StubEvent::Started(pid, output) => {
                 self.processes.has_output(tid, output, &mut self.poll);
-                self.tell(Event::TaskStarted(tid, Ok(pid)));
+                self.handle(Event::TaskStarted(tid, Ok(pid)));
             }
-            Fate::Refused(spec, why) => {
+            StubEvent::Refused(spec, why) => {
                 self.poll.remove(number);
                 self.processes.refused(tid);
                 self.start_outside(&spec, &why);
             }
-            Fate::Ended(status) => self.child_ended(number, tid, status),
+            StubEvent::Ended(status) => self.child_ended(number, tid, status),
         }
     }
 
-    pub(crate) fn deliver(&mut self, tid: Tid, load: Load) {
+    pub(crate) fn deliver(&mut self, tid: Tid, message: TaskMessage) {
         self.retry = RETRY_MIN;
-        self.post.deliver(tid, load);
-        self.pressure.delivered(&self.post, tid);
+        self.delivery.deliver(tid, message);
+        self.pressure.delivered(&self.delivery, tid);
     }
 
     fn welcome(&mut self, link: Link, welcome: &Result<Box<Welcome>, i32>) {
         let Some(Source::Connection(connection)) = self.poll.get(link) else { return };
         let pid = connection.pid;
-        if connection.welcome(welcome, self.post.window()).is_err() {
+        if connection.welcome(welcome, self.delivery.window()).is_err() {
             return self.close(link);
         }
         if let Ok(welcome) = welcome {
@@ -362,7 +363,7 @@ impl Running {
     fn halt(&mut self, asker: Option<Tid>) {
         if self.halting.is_none() {
             self.processes.signal_all(asker, libc::SIGTERM, &mut self.poll);
-            self.halting = Some(Instant::now() + HALT_PATIENCE);
+            self.halting = Some(Instant::now() + HALT_TIMEOUT);
         }
     }
 }

@@ -11,6 +11,7 @@ use net::error::FabricError;
 use rustix::io::Errno;
 
 use crate::daemon::Daemon;
+use crate::delivery::Delivery;
 use crate::event::Event;
 use crate::hostfile::{HostOptions, SPEED};
 use crate::identity::{host_name, info, new_secret};
@@ -20,7 +21,6 @@ use crate::network::Network;
 use crate::options::{Options, choices};
 use crate::peers::Peers;
 use crate::poll::{Poll, signals};
-use crate::post::Post;
 use crate::pressure::Pressure;
 use crate::processes::Processes;
 use crate::program::Settings;
@@ -35,7 +35,7 @@ pub(crate) const RETRY_MIN: Duration = Duration::from_micros(200);
 pub(crate) struct Running {
     pub(crate) poll: Poll<Source>,
     pub(crate) path: PathBuf,
-    pub(crate) post: Post,
+    pub(crate) delivery: Delivery,
     pub(crate) pressure: Pressure,
     pub(crate) retry: Duration,
     pub(crate) processes: Processes,
@@ -46,14 +46,14 @@ pub(crate) struct Running {
     pub(crate) daemon: Daemon,
     /// Events not passed to the daemon yet.
     pub(crate) events: VecDeque<Event>,
-    pub(crate) telling: bool,
+    pub(crate) handling: bool,
     pub(crate) network: Network,
     /// Time limit for all tasks to end.
     pub(crate) halting: Option<Instant>,
 }
 
 /// The role in which a daemon starts.
-pub(crate) enum Beginning {
+pub(crate) enum Startup {
     /// First host of a virtual machine.
     First,
     /// First host of a virtual machine whose other hosts a launcher has started.
@@ -71,20 +71,20 @@ impl Running {
     /// Returns the daemon of this process, which has no tasks yet.
     pub(crate) fn new(
         options: &Options,
-        beginning: Beginning,
+        startup: Startup,
         listener: UnixListener,
         path: PathBuf,
     ) -> Result<Running, Failure> {
         let _ = listener.set_nonblocking(true);
-        let in_space = match &beginning {
-            Beginning::First | Beginning::Leader { .. } => options.space,
-            Beginning::Guest(invitation) => options.space || invitation.space,
+        let in_space = match &startup {
+            Startup::First | Startup::Leader { .. } => options.space,
+            Startup::Guest(invitation) => options.space || invitation.space,
         };
         let space = || Space::new(options.vmid.as_deref(), options.segment_size);
         let space = in_space.then(space);
-        let (silence_ms, protocol) = match &beginning {
-            Beginning::First | Beginning::Leader { .. } => choices()?,
-            Beginning::Guest(invitation) => {
+        let (silence_ms, protocol) = match &startup {
+            Startup::First | Startup::Leader { .. } => choices()?,
+            Startup::Guest(invitation) => {
                 let protocol = Protocol::of_number(invitation.protocol);
                 (invitation.silence_ms, protocol.expect("a faulty invitation is not accepted"))
             }
@@ -95,13 +95,13 @@ impl Running {
         if options.signals {
             let signals = signals(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM]);
             let added = signals.and_then(|signals| poll.add(Source::Signals(signals)));
-            added.map_err(system("take signals"))?;
+            added.map_err(system("receive signals"))?;
         }
         let settings;
-        let mut daemon = match beginning {
-            Beginning::First | Beginning::Leader { .. } => {
-                let secret = match beginning {
-                    Beginning::Leader { secret, peers, .. } => {
+        let mut daemon = match startup {
+            Startup::First | Startup::Leader { .. } => {
+                let secret = match startup {
+                    Startup::Leader { secret, peers, .. } => {
                         let opened = network.open(*peers, &mut poll);
                         opened.map_err(system("wait for other hosts"))?;
                         secret
@@ -114,7 +114,7 @@ impl Running {
                 settings = Settings { path, directory, debugger };
                 Daemon::first(info(1, name, speed.unwrap_or(SPEED)), secret)
             }
-            Beginning::Guest(invitation) => {
+            Startup::Guest(invitation) => {
                 let Invitation { host, secret, by, name, speed, .. } = *invitation;
                 let failed = |error: FabricError| Failure::ours(error.to_string());
                 let mut peers = Peers::open(host, secret).map_err(failed)?;
@@ -135,8 +135,8 @@ impl Running {
             poll,
             path,
             pressure: Pressure::default(),
-            post: Post::new(protocol)
-                .map_err(|error| Failure::ours(format!("no window: {error}")))?,
+            delivery: Delivery::new(protocol)
+                .map_err(|error| Failure::ours(format!("cannot create the window: {error}")))?,
             retry: RETRY_MIN,
             processes: Processes::default(),
             space,
@@ -144,7 +144,7 @@ impl Running {
             log: Log::new(log_directory.as_deref(), &log_name),
             daemon,
             events: VecDeque::new(),
-            telling: false,
+            handling: false,
             network,
             halting: None,
         })

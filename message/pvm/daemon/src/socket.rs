@@ -46,9 +46,9 @@ impl Refused {
 pub fn file_name(name: &str, vmid: Option<&str>) -> Result<String, Failure> {
     match vmid.filter(|vmid| !vmid.is_empty()) {
         None => Ok(name.to_string()),
-        Some(vmid) if vmid.contains(['/', '\0']) || vmid.len() > 64 => {
-            Err(Failure::ours(format!("PVM_VMID {vmid:?}: may have no `/` and at most 64 bytes")))
-        }
+        Some(vmid) if vmid.contains(['/', '\0']) || vmid.len() > 64 => Err(Failure::ours(format!(
+            "PVM_VMID {vmid:?}: must not contain `/`, and has at most 64 bytes"
+        ))),
         Some(vmid) => Ok(format!("{name}.{vmid}")),
     }
 }

@@ -47,7 +47,7 @@ struct Server {
 
 /// An event in the life of a task.
 #[derive(Debug)]
-pub(crate) enum Fate {
+pub(crate) enum StubEvent {
     /// The task runs, with this PID; its output comes from this descriptor.
     Started(u32, OwnedFd),
     /// The program cannot be a task of a space, for this reason, or the server ended first.
@@ -178,19 +178,19 @@ fn environment(variables: &BTreeMap<String, String>) -> Vec<Vec<u8>> {
 
 impl Stub {
     /// Returns the server's reports on the task since the last call.
-    pub fn read(&mut self) -> Vec<Fate> {
+    pub fn read(&mut self) -> Vec<StubEvent> {
         let open = self.connection.fill().unwrap_or(false);
-        let mut fates = Vec::new();
+        let mut events = Vec::new();
         let mut status = libc::SIGKILL;
         let gone = loop {
             match self.connection.take::<Reply>() {
                 Ok(Some((Reply::Started { pid, .. }, _))) => {
                     let output = self.waits.take().map(|(_, output)| output);
-                    fates.extend(output.map(|output| Fate::Started(pid, output)));
+                    events.extend(output.map(|output| StubEvent::Started(pid, output)));
                 }
                 Ok(Some((Reply::Refused(why, _), _))) => {
                     let spec = self.waits.take().map(|(spec, _)| spec);
-                    fates.extend(spec.map(|spec| Fate::Refused(spec, why)));
+                    events.extend(spec.map(|spec| StubEvent::Refused(spec, why)));
                 }
                 Ok(Some((Reply::Ended(as_it_did), _))) => {
                     status = as_it_did;
@@ -201,15 +201,15 @@ impl Stub {
                 Err(_) => break true,
             }
         };
-        if gone || !fates.is_empty() {
+        if gone || !events.is_empty() {
             self.lock = None;
         }
         if gone {
             // The end of a server ends its tasks.
-            let refused = |(spec, _)| Fate::Refused(spec, "the node server has gone".into());
-            fates.push(self.waits.take().map_or(Fate::Ended(status), refused));
+            let refused = |(spec, _)| StubEvent::Refused(spec, "the node server has ended".into());
+            events.push(self.waits.take().map_or(StubEvent::Ended(status), refused));
         }
-        fates
+        events
     }
 
     /// Sends the task a signal.

@@ -11,7 +11,7 @@ use crate::daemon::{Continuation, Daemon, SpawnTrace, Spawning, Starting};
 use crate::errand::{Asker, Errand, Principal, Reply, Start};
 use crate::event::Action;
 use crate::machine::Machine;
-use crate::output::{OutputEvent, Say};
+use crate::output::{OutputEvent, OutputItem};
 use crate::program::{NotStarted, Program};
 
 /// Most tasks of one spawn: more than a virtual machine can have.
@@ -88,6 +88,7 @@ impl Daemon {
                 Err(code) => *code,
             };
         }
+        assert!(spawning.waits > 0, "each host replies once");
         spawning.waits -= 1;
         if spawning.waits > 0 {
             return;
@@ -96,7 +97,7 @@ impl Daemon {
         let Spawning { asker, mut slots, why, output: (sink, parent), .. } = spawning;
         // Tids first, then errors, as in stock PVM.
         slots.sort_by_key(|result| *result < 0);
-        self.say_spawned(&slots, sink, parent);
+        self.announce_spawned(&slots, sink, parent);
         self.answer(asker, Ok(Answer::Spawned(slots, why)));
     }
 
@@ -145,7 +146,7 @@ impl Daemon {
                 if let Some(task) = self.tasks.get_mut(tid) {
                     task.pid = pid;
                 }
-                self.output(tid, Say::Event(OutputEvent::New));
+                self.output(tid, OutputItem::Event(OutputEvent::New));
                 tid.as_int()
             }
             Err(NotStarted { error, why }) => {
@@ -164,6 +165,7 @@ impl Daemon {
         };
         let Some(starting) = self.starts.get_mut(&number) else { return };
         starting.results.push(outcome);
+        assert!(starting.waits > 0, "each program starts or fails once");
         starting.waits -= 1;
         if starting.waits > 0 {
             return;

@@ -22,16 +22,16 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::call::Expected;
 use crate::child::inherit_nothing;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
-use crate::patience::Patient;
 use crate::starting::{DaemonSpec, Fault, Started};
+use crate::timed_read::TimedReader;
 
 /// Time limit for a host to start its daemon; logins can be slow.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts in progress.
 #[derive(Debug)]
 pub struct Starts {
-    bell: OwnedFd,
+    wake_up: OwnedFd,
     sender: Sender<Started>,
     receiver: Receiver<Started>,
     /// Cancels the wait for a daemon that a hoster starts, by host.
@@ -41,9 +41,9 @@ pub struct Starts {
 impl Starts {
     /// Returns an empty set.
     pub fn new() -> rustix::io::Result<Starts> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wake_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (sender, receiver) = channel();
-        Ok(Starts { bell, sender, receiver, expected: BTreeMap::new() })
+        Ok(Starts { wake_up, sender, receiver, expected: BTreeMap::new() })
     }
 
     /// Starts a daemon and invites it.
@@ -62,7 +62,7 @@ impl Starts {
     pub(crate) fn expect(&mut self, spec: &DaemonSpec, invitation: Invitation) -> Data {
         let host = invitation.host;
         let data = Expected::new().and_then(|expected| {
-            let data = describe(spec, host, &expected.number(host, &spec.host)?);
+            let data = describe(spec, host, &expected.call_address(host, &spec.host)?);
             Ok((expected, data))
         });
         match data {
@@ -72,7 +72,7 @@ impl Starts {
                 data
             }
             Err(error) => {
-                self.work(host, move || Err(format!("cannot be called: {error}").into()));
+                self.work(host, move || Err(format!("cannot listen for its call: {error}").into()));
                 describe(spec, host, "")
             }
         }
@@ -87,27 +87,27 @@ impl Starts {
 
     fn work(&self, host: u16, work: impl FnOnce() -> Result<Place, Fault> + Send + 'static) {
         let sender = self.sender.clone();
-        let bell = self.bell.try_clone();
+        let wake_up = self.wake_up.try_clone();
         let work = move || {
             let acceptance = work();
             // This fails if the daemon is ending.
             let _ = sender.send(Started { host, acceptance });
-            if let Ok(bell) = bell {
-                let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+            if let Ok(wake_up) = wake_up {
+                let _ = rustix::io::write(&wake_up, &1u64.to_ne_bytes());
             }
         };
         let thread = std::thread::Builder::new().name(format!("start {host}")).spawn(work);
         if let Err(error) = thread {
-            let why = format!("cannot make a thread: {error}");
+            let why = format!("cannot create a thread: {error}");
             let _ = self.sender.send(Started { host, acceptance: Err(why.into()) });
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.wake_up, &1u64.to_ne_bytes());
         }
     }
 
     /// Returns the results since the last call.
     pub fn done(&mut self) -> Vec<Started> {
         let mut count = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut count);
+        let _ = rustix::io::read(&self.wake_up, &mut count);
         let done: Vec<Started> = self.receiver.try_iter().collect();
         done.iter().for_each(|started| drop(self.expected.remove(&started.host)));
         done
@@ -117,7 +117,7 @@ impl Starts {
 impl AsFd for Starts {
     /// The descriptor is readable if there are results.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.wake_up.as_fd()
     }
 }
 
@@ -168,7 +168,8 @@ fn is_daemon(program: &str) -> bool {
 }
 
 fn invite(spec: &DaemonSpec, invitation: &Invitation) -> Acceptance {
-    let own = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    let own = std::env::current_exe()
+        .map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let script = script(spec, &own);
     let login = spec.login.as_deref();
     let there = ssh::start("PVM_RSH", login, &spec.host, &script, inherit_nothing)?;
@@ -188,7 +189,7 @@ fn converse(
     errors: ChildStderr,
     invitation: &Invitation,
 ) -> Acceptance {
-    let mut from = Patient::new(from, PATIENCE);
+    let mut from = TimedReader::new(from, START_TIMEOUT);
     // A line fits into a pipe's buffer, so this never blocks. If the write fails, the reason is
     // on the child's standard error.
     let written = to.write_all(invitation.to_line().as_bytes());
@@ -201,7 +202,7 @@ fn converse(
         Ok(Some(acceptance)) => acceptance,
         Ok(None) => {
             let why = ssh::last_line(errors);
-            Err(why.unwrap_or_else(|| "it ended without a word".to_owned()))
+            Err(why.unwrap_or_else(|| "it ended without an answer".to_owned()))
         }
         Err(why) => Err(why),
     }

@@ -137,8 +137,10 @@ impl Tasks {
     /// Assigns a connection to a task that enrolls.
     pub fn connect(&mut self, tid: Tid, link: Link) {
         if let Some(task) = self.tasks.get_mut(&tid) {
+            assert!(task.link.is_none(), "a task enrolls once");
             task.link = Some(link);
-            self.links.insert(link, tid);
+            let other = self.links.insert(link, tid);
+            assert!(other.is_none(), "a connection belongs to one task");
         }
     }
 
@@ -146,7 +148,8 @@ impl Tasks {
     pub fn remove(&mut self, tid: Tid) -> Option<Task> {
         let task = self.tasks.remove(&tid)?;
         if let Some(link) = task.link {
-            self.links.remove(&link);
+            let removed = self.links.remove(&link);
+            debug_assert_eq!(removed, Some(tid), "links and tasks agree");
         }
         Some(task)
     }

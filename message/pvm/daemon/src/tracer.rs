@@ -8,7 +8,7 @@ use pvm::tid::Tid;
 use pvm::wire::Sink;
 
 use crate::daemon::{Daemon, SpawnTrace};
-use crate::load::Load;
+use crate::task_message::TaskMessage;
 use crate::tasks::{Task, Usage};
 
 /// Parent and flags of a task that was not spawned.
@@ -34,13 +34,13 @@ impl Daemon {
             known.push(event);
         }
         if is_first {
-            self.route(Load::Whole(event::identifiers().message(sink, 0)));
+            self.route(TaskMessage::Whole(event::identifiers().message(sink, 0)));
         }
         let time = (self.now.seconds as i32, self.now.microseconds);
         let happened = (event, Phase::Moment);
         let mut record = Record::new(Data::default(), happened, is_new, time, tid.as_int());
         fill(&mut record);
-        self.route(Load::Whole(record.end().message(sink, 0)));
+        self.route(TaskMessage::Whole(record.end().message(sink, 0)));
     }
 
     /// Sends the events of tasks spawned here, except those already announced.

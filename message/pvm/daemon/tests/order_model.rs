@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pvmd::order::{Entry, Host, Item, Letter, Order, Output};
+use pvmd::order::{Entry, Host, Item, Message, Order, Output};
 use stateright::{Checker, Model, Property, UniformChooser};
 
 type State = Vec<Entry<u8>>;
@@ -32,7 +32,7 @@ struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
     nodes: BTreeMap<Host, Node>,
-    letters: BTreeMap<(Host, Host), VecDeque<Letter<u8, State>>>,
+    messages: BTreeMap<(Host, Host), VecDeque<Message<u8, State>>>,
     proposed: usize,
     crashes: u8,
     cuts: u8,
@@ -54,14 +54,14 @@ impl World {
         let node = self.nodes.get_mut(&host).expect("it exists");
         for output in node.order.outputs() {
             match output {
-                Output::Send(to, letter) => {
+                Output::Send(to, message) => {
                     assert_ne!(to, host);
-                    self.letters.entry((host, to)).or_default().push_back(letter);
+                    self.messages.entry((host, to)).or_default().push_back(message);
                 }
                 Output::Apply(entry) => node.state.push(entry),
                 Output::Snapshot(to, head) => {
-                    let letter = Letter::Snapshot(head, node.state.clone());
-                    self.letters.entry((host, to)).or_default().push_back(letter);
+                    let message = Message::Snapshot(head, node.state.clone());
+                    self.messages.entry((host, to)).or_default().push_back(message);
                 }
                 Output::Install(state) => node.state = state,
                 Output::Expelled => {}
@@ -96,7 +96,7 @@ impl Model for Cluster {
     fn init_states(&self) -> Vec<World> {
         let mut world = World {
             nodes: BTreeMap::new(),
-            letters: BTreeMap::new(),
+            messages: BTreeMap::new(),
             proposed: 0,
             crashes: 0,
             cuts: 0,
@@ -149,12 +149,12 @@ impl Model for Cluster {
             Event::Crash(host) => {
                 world.crashes += 1;
                 world.nodes.get_mut(&host)?.crashed = true;
-                world.letters.retain(|&(_, to), _| to != host);
+                world.messages.retain(|&(_, to), _| to != host);
             }
             Event::Lose(host, other) => {
                 world.cuts += u8::from(world.runs(other));
                 // What was still on its way is lost with the connection.
-                world.letters.remove(&(other, host));
+                world.messages.remove(&(other, host));
                 world.nodes.get_mut(&host)?.order.lost(other);
                 world.settle(host);
             }
@@ -228,13 +228,13 @@ impl Model for Cluster {
 
 impl Cluster {
     fn arrive(&self, world: &mut World, from: Host, to: Host) {
-        let channel = world.letters.get_mut(&(from, to)).expect("it is in `waiting`");
-        let letter = channel.pop_front().expect("it is in `waiting`");
+        let channel = world.messages.get_mut(&(from, to)).expect("it is in `waiting`");
+        let message = channel.pop_front().expect("it is in `waiting`");
         if channel.is_empty() {
-            world.letters.remove(&(from, to));
+            world.messages.remove(&(from, to));
         }
         if world.runs(to) {
-            world.nodes.get_mut(&to).expect("runs").order.receive(from, letter);
+            world.nodes.get_mut(&to).expect("runs").order.receive(from, message);
             world.settle(to);
         }
     }
@@ -242,7 +242,7 @@ impl Cluster {
 
 fn waiting(world: &World) -> Vec<(Host, Host)> {
     let open = |&&(from, to): &&(Host, Host)| world.nodes.contains_key(&to) && from != to;
-    world.letters.keys().filter(open).copied().collect()
+    world.messages.keys().filter(open).copied().collect()
 }
 
 /// Nothing is on its way, and everybody knows who has ended.

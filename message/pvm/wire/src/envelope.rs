@@ -30,8 +30,8 @@ pub const FRAGMENTS_MAX: usize = (1 << 24) - 1;
 pub enum What {
     /// A message of the program.
     Message = 0,
-    /// A message to the library: a [`Letter`](crate::wire::Letter) of the daemon.
-    Letter = 1,
+    /// A message to the library: a [`Control`](crate::wire::Control) of the daemon.
+    Control = 1,
     /// A part of a message that is too long for one piece: a [`Part`] and bytes.
     Part = 2,
 }
@@ -43,7 +43,7 @@ impl What {
     pub fn of(bytes: &[u8; SIZE]) -> Result<What, Error> {
         match bytes[SIZE - 1] {
             0 => Ok(What::Message),
-            1 => Ok(What::Letter),
+            1 => Ok(What::Control),
             2 => Ok(What::Part),
             _ => Err(Error::BadMsg),
         }

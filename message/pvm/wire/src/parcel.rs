@@ -69,10 +69,10 @@ impl Data {
 }
 
 /// Returns a control message of the daemon to a task. `data` is a
-/// [`Letter`](crate::wire::Letter) in postcard's encoding.
-pub fn letter(to: Tid, data: &[u8]) -> Vec<u8> {
+/// [`Control`](crate::wire::Control) in postcard's encoding.
+pub fn control(to: Tid, data: &[u8]) -> Vec<u8> {
     let header = Header { source: PVMD.as_int(), destination: to.as_int(), ..Header::default() };
-    enclose(What::Letter, header, 0, data)
+    enclose(What::Control, header, 0, data)
 }
 
 fn enclose(what: What, header: Header, encoding: i32, data: &[u8]) -> Vec<u8> {

@@ -3,7 +3,7 @@
 //! A task sends requests by its Unix socket: frames of a length (`u32`, little-endian) and a
 //! [`Frame`] in postcard's encoding. The daemon answers into the task's receive buffer, so that
 //! a task waits on a single object. The answer is an [`Envelope`](crate::envelope::Envelope) of
-//! [`What::Letter`](crate::envelope::What::Letter) whose data is a [`Letter`]. Only the answer
+//! [`What::Control`](crate::envelope::What::Control) whose data is a [`Control`]. Only the answer
 //! to [`Request::Enroll`] comes by the socket: a frame with a `Result<Welcome, i32>` (the error
 //! is a code of PVM). A [`Welcome`] comes with the window's descriptor (SCM_RIGHTS).
 //!
@@ -31,11 +31,11 @@ pub struct Frame {
 
 /// A control message of the daemon to a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Letter {
+pub enum Control {
     /// The answer to the frame with this number, or an error code of PVM.
     Answer(u32, Result<Answer, i32>),
     /// A notice without a request.
-    News(News),
+    Notice(Notice),
 }
 
 /// The receiver of messages that a task did not request itself, such as output of children.
@@ -116,7 +116,7 @@ pub enum Request {
     Route(Parcel),
     /// Like `Route` for a long message: envelope and fragment lengths, and the
     /// [terms](fcp::loan::Terms) of the buffer that exposes its data to the daemon.
-    RouteLent(Parcel, [u8; fcp::loan::Terms::SIZE]),
+    RouteExposed(Parcel, [u8; fcp::loan::Terms::SIZE]),
     /// Return the fabric address of another host's task, once it is known.
     Address(Tid),
     /// Publish this task's fabric address, which other tasks may then get.
@@ -266,7 +266,7 @@ pub enum Answer {
 
 /// A notice to a task's library, without a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum News {
+pub enum Notice {
     /// A task of another host wants a direct route: open the fabric, and publish the address.
     Open,
     /// A task has ended: drop the routes to it and the messages that wait for it.

@@ -15,7 +15,7 @@ use fcp::window::Window;
 use pvm::envelope::{Envelope, Part, SIZE, What};
 use pvm::message::Header;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Frame, Letter, Parcel, Request, VERSION, Welcome};
+use pvm::wire::{Answer, Control, Frame, Parcel, Request, VERSION, Welcome};
 use pvmd::hostfile::HostFile;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
@@ -188,9 +188,9 @@ impl Client {
         let data = bytes[SIZE..].to_vec();
         match envelope.what {
             What::Message => self.messages.push(Message { header: envelope.header, data }),
-            What::Letter => match postcard::from_bytes(&data).expect("a letter") {
-                Letter::Answer(id, answer) => self.answers.push((id, answer)),
-                Letter::News(_) => {}
+            What::Control => match postcard::from_bytes(&data).expect("a control message") {
+                Control::Answer(id, answer) => self.answers.push((id, answer)),
+                Control::Notice(_) => {}
             },
             What::Part => panic!("a parsed envelope is none of a part"),
         }

@@ -1,5 +1,5 @@
 //! What comes into a task's receive buffer: messages for its program, in order; the daemon's
-//! answers and news.
+//! answers and notices.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use pvm::error::Error;
 use pvm::fragment::{Block, Fragment};
 use pvm::message::Message;
 use pvm::tid::{PVMD, Tid};
-use pvm::wire::{Answer, Letter, News};
+use pvm::wire::{Answer, Control, Notice};
 use sync::ring::Kind;
 
 use super::handlers::{Handler, Handlers};
@@ -32,8 +32,8 @@ pub struct Intake {
     pub handlers: Handlers,
     /// Answers that nobody has taken yet.
     pub answers: HashMap<u32, Result<Answer, i32>>,
-    /// News of the daemon.
-    pub news: VecDeque<News>,
+    /// Notice of the daemon.
+    pub notices: VecDeque<Notice>,
     /// How many messages have come, for the program or its handlers.
     pub taken: u64,
     /// Messages that were dropped because they are not what any sender writes.
@@ -51,7 +51,7 @@ impl Intake {
             to_handle: VecDeque::new(),
             handlers,
             answers: HashMap::new(),
-            news: VecDeque::new(),
+            notices: VecDeque::new(),
             taken: 0,
             dropped: 0,
             order: Order::new(host),
@@ -98,11 +98,11 @@ impl Intake {
                 let read = |at: usize, to: &mut [u8]| arrived.read(at, to);
                 self.take_message(sender, &head, length, read, buffers)
             }
-            What::Letter if fcp.kind == Kind::Lent => {
+            What::Control if fcp.kind == Kind::Lent => {
                 let loan = arrived.loan().ok_or(Error::BadMsg)?;
-                self.take_letter(sender, SIZE + loan.len(), |to| to.copy_from_slice(&loan))
+                self.take_control(sender, SIZE + loan.len(), |to| to.copy_from_slice(&loan))
             }
-            What::Letter => self.take_letter(sender, length, |to| arrived.read(SIZE, to)),
+            What::Control => self.take_control(sender, length, |to| arrived.read(SIZE, to)),
             What::Part => {
                 let part = Part::parse(&head);
                 if part.source as u32 != sender.0 && !self.is_daemon(sender) {
@@ -129,8 +129,8 @@ impl Intake {
         buffers: &mut Buffers,
     ) -> Result<(), Error> {
         let head = *whole.first_chunk().ok_or(Error::BadMsg)?;
-        if What::of(&head)? == What::Letter {
-            return self.take_letter(sender, whole.len(), |to| to.copy_from_slice(&whole[SIZE..]));
+        if What::of(&head)? == What::Control {
+            return self.take_control(sender, whole.len(), |to| to.copy_from_slice(&whole[SIZE..]));
         }
         let envelope = Envelope::parse(&head)?;
         let message = parse_block(&envelope, whole, buffers)?;
@@ -239,7 +239,7 @@ impl Intake {
     }
 
     #[cold]
-    fn take_letter(
+    fn take_control(
         &mut self,
         sender: Tid,
         length: usize,
@@ -251,10 +251,10 @@ impl Intake {
         let mut bytes = vec![0; length - SIZE];
         read(&mut bytes);
         match postcard::from_bytes(&bytes).map_err(|_| Error::BadMsg)? {
-            Letter::Answer(id, answer) => {
+            Control::Answer(id, answer) => {
                 self.answers.insert(id, answer);
             }
-            Letter::News(news) => self.news.push_back(news),
+            Control::Notice(notice) => self.notices.push_back(notice),
         }
         Ok(())
     }

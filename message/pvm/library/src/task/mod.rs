@@ -35,7 +35,7 @@ use pvm::buffers::Buffers;
 use pvm::constants::PvmAllowDirect;
 use pvm::error::Error;
 use pvm::tid::{PVMD, Tid};
-use pvm::wire::{Answer, Frame, News, Request, VERSION, Welcome};
+use pvm::wire::{Answer, Frame, Notice, Request, VERSION, Welcome};
 
 use daemon::{Daemon, Refusal};
 use far::{Came, Far};
@@ -281,7 +281,7 @@ impl Task {
         if enrolled.orphan && !came {
             return Err(Error::SysErr);
         }
-        if !enrolled.intake.news.is_empty() {
+        if !enrolled.intake.notices.is_empty() {
             self.heed();
         }
         Ok(came)
@@ -325,7 +325,7 @@ impl Task {
         if !came {
             return self.wait_long(until, None);
         }
-        if !enrolled.intake.news.is_empty() {
+        if !enrolled.intake.notices.is_empty() {
             self.heed();
         }
         Ok(Waited::Came)
@@ -381,15 +381,15 @@ impl Task {
         Ok(Waited::Nothing)
     }
 
-    /// Does what news ask for that concern messages; keeps the others.
+    /// Executes the notices that concern messages, and keeps the others.
     #[cold]
     fn heed(&mut self) {
         let Task { enrolled, buffers, .. } = self;
         let Some(enrolled) = enrolled else { return };
         let mut kept = std::collections::VecDeque::new();
-        while let Some(news) = enrolled.intake.news.pop_front() {
-            match news {
-                News::Gone(gone) => {
+        while let Some(notice) = enrolled.intake.notices.pop_front() {
+            match notice {
+                Notice::Gone(gone) => {
                     enrolled.intake.gone(|tid| tid == gone, buffers);
                     enrolled.sent.forget(gone);
                     enrolled.far.forget(|tid| tid == gone);
@@ -398,19 +398,19 @@ impl Task {
                         let _ = enrolled.tell(id, request, buffers);
                     }
                 }
-                News::HostGone(host) => {
+                Notice::HostGone(host) => {
                     enrolled.intake.gone(|tid| tid.host() == host, buffers);
                     enrolled.sent.forget_host(host);
                     enrolled.far.forget(|tid| tid.host() == host);
                 }
-                News::Open => {
+                Notice::Open => {
                     // If the daemon has gone, whoever waits finds out.
                     let _ = enrolled.open_far(buffers);
                 }
-                news => kept.push_back(news),
+                notice => kept.push_back(notice),
             }
         }
-        enrolled.intake.news = kept;
+        enrolled.intake.notices = kept;
     }
 
     /// The message in this buffer, which is one of the library's own, has come.

@@ -231,7 +231,7 @@ impl Enrolled {
             match self.port.lend(PVMD.place(), Some(PVMD.0), (memory, 0..memory.len())) {
                 Ok(terms) => {
                     let bytes = [&head.envelope[..], &head.table].concat();
-                    let request = Request::RouteLent(Parcel { bytes }, terms.bytes());
+                    let request = Request::RouteExposed(Parcel { bytes }, terms.bytes());
                     return self.tell(0, request, buffers);
                 }
                 // So many loans are out that no more can be written down.

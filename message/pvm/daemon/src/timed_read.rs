@@ -8,20 +8,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// A pipe that can be read until a time limit. Then reads fail with [`ErrorKind::TimedOut`].
-pub(crate) struct Patient<F> {
+pub(crate) struct TimedReader<F> {
     from: F,
-    patience: Duration,
+    timeout: Duration,
     end: Instant,
 }
 
-impl<F: AsFd> Patient<F> {
-    /// Starts the time limit `patience`.
-    pub fn new(from: F, patience: Duration) -> Self {
-        Patient { from, patience, end: Instant::now() + patience }
+impl<F: AsFd> TimedReader<F> {
+    /// Returns a reader of `from` with a time limit, which starts now.
+    pub fn new(from: F, timeout: Duration) -> Self {
+        TimedReader { from, timeout, end: Instant::now() + timeout }
     }
 }
 
-impl<F: AsFd> Read for Patient<F> {
+impl<F: AsFd> Read for TimedReader<F> {
     fn read(&mut self, to: &mut [u8]) -> Result<usize> {
         loop {
             let left = self.end.saturating_duration_since(Instant::now());
@@ -29,7 +29,7 @@ impl<F: AsFd> Read for Patient<F> {
             let mut fds = [PollFd::new(&self.from, PollFlags::IN)];
             match poll(&mut fds, left.as_ref()) {
                 Ok(0) => {
-                    let why = format!("nothing within {} s", self.patience.as_secs());
+                    let why = format!("no data within {} s", self.timeout.as_secs());
                     return Err(Error::new(ErrorKind::TimedOut, why));
                 }
                 Ok(_) => return Ok(rustix::io::read(&self.from, to)?),
@@ -47,12 +47,12 @@ mod tests {
     #[test]
     fn a_read_ends_at_its_time_limit() {
         let (from, to) = rustix::pipe::pipe().expect("a pipe");
-        let mut patient = Patient::new(from, Duration::from_millis(50));
+        let mut reader = TimedReader::new(from, Duration::from_millis(50));
         rustix::io::write(&to, b"in time").expect("it has room");
         let mut bytes = [0; 20];
-        assert_eq!(patient.read(&mut bytes).expect("there is something"), 7);
+        assert_eq!(reader.read(&mut bytes).expect("there is something"), 7);
         let start = Instant::now();
-        let error = patient.read(&mut bytes).expect_err("nothing more comes");
+        let error = reader.read(&mut bytes).expect_err("nothing more comes");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert!(start.elapsed() < Duration::from_secs(10));
     }

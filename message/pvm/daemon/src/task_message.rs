@@ -6,37 +6,39 @@ use pvm::tid::Tid;
 
 /// A message between tasks, in one of three forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum TaskMessage {
     /// Envelope, fragment lengths and data; or a part of such a message.
     Whole(Vec<u8>),
     /// Envelope and fragment lengths; the data in a second buffer.
-    Apart(Vec<u8>, Vec<u8>),
+    Split(Vec<u8>, Vec<u8>),
     /// Envelope and fragment lengths; the data is a buffer exposed to this daemon.
-    Lent(Vec<u8>, Terms),
+    Exposed(Vec<u8>, Terms),
 }
 
-impl Load {
+impl TaskMessage {
     /// Returns the bytes with the envelope.
     fn head(&mut self) -> &mut Vec<u8> {
         match self {
-            Load::Whole(head) | Load::Apart(head, _) | Load::Lent(head, _) => head,
+            TaskMessage::Whole(head)
+            | TaskMessage::Split(head, _)
+            | TaskMessage::Exposed(head, _) => head,
         }
     }
 
     /// Returns the destination. `None` if there is no envelope, or it is no message of a
     /// program.
     pub fn destination(&mut self) -> Option<Tid> {
-        let is_whole = matches!(self, Load::Whole(_));
+        let is_whole = matches!(self, TaskMessage::Whole(_));
         let head: &[u8; SIZE] = self.head().first_chunk()?;
         match What::of(head).ok()? {
             What::Message => Some(Tid(Envelope::parse(head).ok()?.header.destination as u32)),
             What::Part if is_whole => Some(Tid(Part::parse(head).destination as u32)),
-            What::Part | What::Letter => None,
+            What::Part | What::Control => None,
         }
     }
 
     /// Sets the source. A task could forge the one that it sent.
-    pub fn sent_by(mut self, source: Tid) -> Load {
+    pub fn sent_by(mut self, source: Tid) -> TaskMessage {
         // Messages and parts both begin with the source.
         if let Some(word) = self.head().first_chunk_mut() {
             *word = source.0.to_le_bytes();
