@@ -1,4 +1,5 @@
-//! pvm_barrier: in the group's slot while the daemon has it open, else at the daemon.
+//! pvm_barrier. Members count arrivals in the group's slot while it is open. Otherwise the daemon
+//! counts them.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
@@ -15,17 +16,17 @@ use crate::known::{self, At, Group};
 use crate::pvm3::{self, Result, returned};
 use crate::traced::traced;
 
-/// Yields of the processor before a sleep.
+/// Number of times that a waiter yields the processor before it sleeps.
 const YIELDS: u32 = 8;
 
-/// Waits until `count` members of the group have come here, all with the same count; -1 is
-/// the group's size. Returns 0.
+/// Waits until `count` members of the group have arrived, all with the same count. A count of -1
+/// means the group's size. Returns 0.
 ///
 /// Errors: NullGroup; NoGroup, also if a static group loses a member; NotInGroup; Mismatch if
-/// somebody wants another count, and of counts that cannot be; SysErr.
+/// another member gave another count, or the count is invalid; SysErr.
 ///
 /// # Safety
-/// The name is a string or null.
+/// `group` is a null-terminated string, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_barrier(group: *const c_char, count: c_int) -> c_int {
     let barrier = || loop {
@@ -35,12 +36,13 @@ pub unsafe extern "C" fn pvm_barrier(group: *const c_char, count: c_int) -> c_in
             Err(code) => break Err(code),
         }
     };
-    // SAFETY: as our caller says.
+    // SAFETY: `group` is a string or null, required of the caller.
     let called = unsafe { traced(Event::BARRIER, group) }.with(Id::GBC, count);
     called.run(|| returned(barrier()))
 }
 
-/// Whether the barrier is passed; if not, the group has changed.
+/// Arrives at the barrier and waits. Returns false if the group has changed, so that the caller
+/// retries.
 fn arrive(group: &Group, count: c_int) -> Result<bool> {
     let at_daemon = || {
         pvm3::ask(&GroupRequest::Barrier(group.name().to_owned(), count))?;
@@ -55,7 +57,8 @@ fn arrive(group: &Group, count: c_int) -> Result<bool> {
     match at.words().arrive(group.version(), wanted) {
         Arrival::Last { sleepers } => {
             if sleepers {
-                // SAFETY: in the slot.
+                // SAFETY: the generation is a word of the slot. The window is mapped while this
+                // process is a task, which `known::group` has checked.
                 futex::wake(unsafe { &*at.generation().cast::<AtomicU32>() });
             }
             Ok(true)
@@ -70,16 +73,16 @@ fn arrive(group: &Group, count: c_int) -> Result<bool> {
 
 fn wait_for_others(at: At, ticket: Ticket) -> Result<()> {
     thread_local! {
-        /// How long to spin before sleeping.
+        /// Time that a waiter spins before it sleeps.
         static POLICY: RefCell<WaitPolicy> = RefCell::default();
     }
-    let look = || match at.words().look(ticket) {
+    let poll = || match at.words().look(ticket) {
         Found::Waiting => None,
         found => Some(found),
     };
-    let mut found = POLICY.with_borrow_mut(|policy| policy.poll(look));
+    let mut found = POLICY.with_borrow_mut(|policy| policy.poll(poll));
     if found.is_none() {
-        found = wait::poll_and_yield(YIELDS, look);
+        found = wait::poll_and_yield(YIELDS, poll);
     }
     loop {
         match found {
@@ -88,8 +91,9 @@ fn wait_for_others(at: At, ticket: Ticket) -> Result<()> {
             None => {}
         }
         at.words().about_to_sleep(ticket);
-        // SAFETY: in the slot.
+        // SAFETY: the generation is a word of the slot, in the window that stays mapped while this
+        // process is a task.
         unsafe { pvm3::wait_while(at.generation(), ticket.generation) }?;
-        found = look();
+        found = poll();
     }
 }

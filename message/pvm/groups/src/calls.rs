@@ -1,4 +1,4 @@
-//! The functions on groups that concern this task and what it knows.
+//! Functions on groups that send no messages to other members, and pvm_bcast.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
@@ -13,7 +13,7 @@ use crate::known;
 use crate::pvm3::{self, Result, checked, pvm_mcast, returned};
 use crate::traced::traced;
 
-/// Asks the daemon for what it answers with a number, or with nothing.
+/// Sends a request to the daemon, which answers with a number, or without one.
 fn ask(group: *const c_char, request: impl FnOnce(String) -> GroupRequest) -> Result<c_int> {
     match pvm3::ask(&request(known::name(group)?))? {
         Answer::Number(number) => Ok(number),
@@ -22,15 +22,15 @@ fn ask(group: *const c_char, request: impl FnOnce(String) -> GroupRequest) -> Re
     }
 }
 
-/// Joins the group, makes it if it is not there. Returns the instance: the lowest that is free.
+/// Joins the group, and creates it if it does not exist. Returns the instance: the lowest free one.
 ///
 /// Errors: NullGroup, DupGroup, NotInGroup if the group is static, SysErr.
 ///
 /// # Safety
-/// The name is a string or null.
+/// `group` is a null-terminated string, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
-    // SAFETY: as our caller says.
+    // SAFETY: `group` is a string or null, required of the caller.
     let called = unsafe { traced(Event::JOINGROUP, group) };
     called.run(|| returned(ask(group, GroupRequest::Join)))
 }
@@ -40,33 +40,34 @@ pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
 /// Errors: NullGroup, NoGroup, NotInGroup, SysErr.
 ///
 /// # Safety
-/// The name is a string or null.
+/// `group` is a null-terminated string, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_lvgroup(group: *const c_char) -> c_int {
-    // SAFETY: as our caller says.
+    // SAFETY: `group` is a string or null, required of the caller.
     let called = unsafe { traced(Event::LVGROUP, group) };
     called.run(|| returned(ask(group, GroupRequest::Leave)))
 }
 
-/// Makes the group static when `size` members have called it, -1 for all. Returns the size.
+/// Makes the group static once `size` members have called this function; -1 means all members.
+/// Returns the size.
 ///
 /// Errors: NullGroup, NoGroup, NotInGroup, DupGroup if it is static, Mismatch, SysErr. As in
-/// libgpvm3, `pvm_errno` knows nothing of them.
+/// libgpvm3, they are not stored in `pvm_errno`.
 ///
 /// # Safety
-/// The name is a string or null.
+/// `group` is a null-terminated string, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_freezegroup(group: *const c_char, size: c_int) -> c_int {
     ask(group, |name| GroupRequest::Freeze(name, size)).unwrap_or_else(|code| code)
 }
 
-/// The instance of a task. Errors: NullGroup, NoGroup, NotInGroup, SysErr.
+/// Returns the instance of a task. Errors: NullGroup, NoGroup, NotInGroup, SysErr.
 ///
 /// # Safety
-/// The name is a string or null.
+/// `group` is a null-terminated string, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getinst(group: *const c_char, tid: c_int) -> c_int {
-    // SAFETY: as our caller says.
+    // SAFETY: `group` is a string or null, required of the caller.
     let called = unsafe { traced(Event::GETINST, group) }.with(Id::GT, tid).gives(Id::GI);
     called.run(|| {
         let instance = known::group(group).and_then(|group| group.instance_of(tid));
@@ -74,24 +75,24 @@ pub unsafe extern "C" fn pvm_getinst(group: *const c_char, tid: c_int) -> c_int 
     })
 }
 
-/// The task of an instance. Errors: NullGroup, NoGroup, NoInst, SysErr.
+/// Returns the task of an instance. Errors: NullGroup, NoGroup, NoInst, SysErr.
 ///
 /// # Safety
-/// The name is a string or null.
+/// `group` is a null-terminated string, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gettid(group: *const c_char, instance: c_int) -> c_int {
-    // SAFETY: as our caller says.
+    // SAFETY: `group` is a string or null, required of the caller.
     let called = unsafe { traced(Event::GETTID, group) }.with(Id::GI, instance).gives(Id::GT);
     called.run(|| returned(known::group(group).and_then(|group| group.tid(instance))))
 }
 
-/// How many members the group has. Errors: NullGroup, NoGroup, SysErr.
+/// Returns the number of members. Errors: NullGroup, NoGroup, SysErr.
 ///
 /// # Safety
-/// The name is a string or null.
+/// `group` is a null-terminated string, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gsize(group: *const c_char) -> c_int {
-    // SAFETY: as our caller says.
+    // SAFETY: `group` is a string or null, required of the caller.
     let called = unsafe { traced(Event::GSIZE, group) }.gives(Id::GS);
     called.run(|| returned(known::group(group).map(|group| group.size() as c_int)))
 }
@@ -101,7 +102,7 @@ pub unsafe extern "C" fn pvm_gsize(group: *const c_char) -> c_int {
 /// Errors: NullGroup; NoGroup; NoInst if the group has no other member; those of pvm_mcast.
 ///
 /// # Safety
-/// The name is a string or null.
+/// `group` is a null-terminated string, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
     let send = |group: &known::Group, others: &mut Vec<c_int>| {
@@ -110,24 +111,24 @@ pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
         if others.is_empty() {
             return Err(Error::NoInst.code());
         }
-        // SAFETY: so many tids.
+        // SAFETY: `others` has `others.len()` tids.
         checked(unsafe { pvm_mcast(others.as_ptr(), others.len() as c_int, tag) })?;
         Ok(0)
     };
-    // SAFETY: as our caller says.
+    // SAFETY: `group` is a string or null, required of the caller.
     let called = unsafe { traced(Event::BCAST, group) }.with(Id::MC, tag);
     called
         .run_listing(|others| returned(known::group(group).and_then(|group| send(&group, others))))
 }
 
-/// What there is of a group on a host, which any of its tids names: the member who
-/// coordinates there (-1 if there is none), how many members; and how many hosts the group
-/// has. Returns 0, of unknown groups as well.
+/// Describes the part of a group on one host, which any tid of that host names. Stores the
+/// coordinator there (-1 if there is none), the number of members there, and the number of hosts
+/// of the group. Returns 0, also for unknown groups.
 ///
 /// Errors: NullGroup, SysErr.
 ///
 /// # Safety
-/// The name is a string or null; the others are numbers of the caller.
+/// `group` is a null-terminated string, or null. The other pointers are valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_grphostinfo(
     group: *const c_char,
@@ -147,15 +148,16 @@ pub unsafe extern "C" fn pvm_grphostinfo(
             }
         }
     };
-    // SAFETY: the caller's.
+    // SAFETY: the pointers are valid for a write, required of the caller.
     unsafe { (*coordinator, *members, *hosts) = (found.0, found.1 as c_int, found.2 as c_int) };
     0
 }
 
-/// As [`pvm_grphostinfo`], of all hosts of the group. The arrays are good until the next call.
+/// Does the same as [`pvm_grphostinfo`] for all hosts of the group. The arrays are valid until the
+/// next call.
 ///
 /// # Safety
-/// As [`pvm_grphostinfo`].
+/// The same as for [`pvm_grphostinfo`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_grpvhostinfo(
     group: *const c_char,
@@ -181,7 +183,7 @@ pub unsafe extern "C" fn pvm_grpvhostinfo(
         array => array.as_mut_ptr(),
     });
     let count = arrays[0].len() as c_int;
-    // SAFETY: the caller's.
+    // SAFETY: the pointers are valid for a write, required of the caller.
     unsafe { (*coordinators, *members, *hosts) = (of_coordinators, of_members, count) };
     0
 }

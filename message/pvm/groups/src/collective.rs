@@ -1,5 +1,5 @@
-//! pvm_gather, pvm_scatter and pvm_reduce: members send to each other, in a context of their
-//! own. They do not wait for each other more than the data need.
+//! pvm_gather, pvm_scatter and pvm_reduce. Members send messages to each other, in a dedicated
+//! context. A member waits only for data that it needs.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -17,22 +17,22 @@ use crate::pvm3::{
 };
 use crate::traced::traced;
 
-/// An operation of pvm_reduce: `f(datatype, x, y, count, info)` does `x = x op y`.
+/// An operation of pvm_reduce: `f(datatype, x, y, count, info)` computes `x = x op y`.
 pub type Operation =
     unsafe extern "C" fn(*mut c_int, *mut c_void, *mut c_void, *mut c_int, *mut c_int);
 
-/// The program's context and active buffers, put aside; they come back when this goes.
-struct Aside {
+/// The program's context and active buffers. Dropping this restores them.
+struct Saved {
     context: c_int,
     sending: c_int,
     receiving: c_int,
 }
 
-impl Aside {
-    fn put() -> Aside {
-        // SAFETY: numbers only.
+impl Saved {
+    fn save() -> Saved {
+        // SAFETY: these calls take and return numbers only.
         unsafe {
-            Aside {
+            Saved {
                 context: pvm_setcontext(SYSCTX_DG),
                 sending: pvm_setsbuf(0),
                 receiving: pvm_setrbuf(0),
@@ -41,9 +41,9 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for Saved {
     fn drop(&mut self) {
-        // SAFETY: numbers only.
+        // SAFETY: these calls take and return numbers only.
         unsafe {
             pvm_freebuf(pvm_setrbuf(self.receiving));
             pvm_freebuf(pvm_setsbuf(self.sending));
@@ -52,7 +52,7 @@ impl Drop for Aside {
     }
 }
 
-/// Items of the program.
+/// The type and number of a program's items.
 #[derive(Clone, Copy)]
 struct Items {
     count: c_int,
@@ -68,15 +68,18 @@ impl Items {
         Ok(Items { count, size, pack, unpack })
     }
 
-    /// Bytes of all.
+    /// Returns the bytes of all items.
     fn bytes(&self) -> usize {
         self.count as usize * self.size
     }
 
+    /// Sends the items to a task.
+    ///
     /// # Safety
-    /// So many items are there.
+    /// `items` points to `self.count` items.
     unsafe fn send(&self, items: *mut c_void, to: c_int, tag: c_int) -> Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: `items` points to `self.count` items, required of the caller; `pack` is the
+        // function for their type.
         unsafe {
             checked(pvm_initsend(PvmDataDefault))?;
             checked((self.pack)(items, self.count, 1))?;
@@ -85,10 +88,13 @@ impl Items {
         Ok(())
     }
 
+    /// Receives the items from a task.
+    ///
     /// # Safety
-    /// There is room for so many items.
+    /// `items` has room for `self.count` items.
     unsafe fn receive(&self, items: *mut c_void, from: c_int, tag: c_int) -> Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: `items` has room for `self.count` items, required of the caller; `unpack` is the
+        // function for their type.
         unsafe {
             checked(pvm_recv(from, tag))?;
             checked((self.unpack)(items, self.count, 1))?;
@@ -97,26 +103,27 @@ impl Items {
     }
 }
 
-/// Tells an error as libpvm does: prints it, unless the program does not want that.
-fn told(function: &CStr, result: Result<()>) -> c_int {
+/// Reports an error as libpvm does: prints it, unless the program has turned that off.
+fn report(function: &CStr, result: Result<()>) -> c_int {
     match result {
         Ok(()) => 0,
-        // SAFETY: a string.
+        // SAFETY: `function` is a null-terminated string.
         Err(code) => unsafe { lpvmerr(function.as_ptr(), code) },
     }
 }
 
-fn good(condition: bool) -> Result<()> {
+/// Returns BadParam unless `condition` holds.
+fn require(condition: bool) -> Result<()> {
     if condition { Ok(()) } else { Err(Error::BadParam.code()) }
 }
 
-/// Gathers `count` items of each member in the `result` of the root, by instance.
+/// Gathers `count` items of each member in `result` on the root, by instance.
 ///
 /// Errors: BadParam, NullGroup, NoGroup, NoInst if there is no such root or an instance is
-/// missing, NotInGroup; those of messages.
+/// missing, NotInGroup; those of pvm_send and pvm_recv.
 ///
 /// # Safety
-/// `data` has so many items; on the root, `result` has room for those of all members.
+/// `data` has `count` items. On the root, `result` has room for the items of all members.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gather(
     result: *mut c_void,
@@ -128,20 +135,21 @@ pub unsafe extern "C" fn pvm_gather(
     root: c_int,
 ) -> c_int {
     let gather = || -> Result<()> {
-        good(!data.is_null() && count > 0)?;
+        require(!data.is_null() && count > 0)?;
         let items = Items::new(count, kind)?;
         let group = known::group(group)?;
         let to = group.tid(root)?;
         let instance = group.instance()?;
-        let _aside = Aside::put();
+        let _saved = Saved::save();
         if to != group.task() {
-            // SAFETY: the caller's items.
+            // SAFETY: `data` has `count` items, required of the caller.
             return unsafe { items.send(data, to, tag) };
         }
-        good(!result.is_null())?;
+        require(!result.is_null())?;
         group.alive()?;
-        for (place, from) in group.members_in_a_row()?.into_iter().enumerate() {
-            // SAFETY: the caller's room, which is large enough for all members.
+        for (place, from) in group.contiguous_members()?.into_iter().enumerate() {
+            // SAFETY: on the root, `result` has room for the items of all members, required of
+            // the caller; `place` is less than their number.
             unsafe {
                 let result = result.byte_add(place * items.bytes());
                 if place == instance {
@@ -153,17 +161,17 @@ pub unsafe extern "C" fn pvm_gather(
         }
         Ok(())
     };
-    // SAFETY: as our caller says.
+    // SAFETY: `group` is a string or null, required of the caller.
     let called = unsafe { traced(Event::GATHER, group) }.with(Id::MC, tag);
-    called.run(|| told(c"pvm_gather", gather()))
+    called.run(|| report(c"pvm_gather", gather()))
 }
 
-/// Gives each member `count` items of the root's `data`, by instance, in its `result`.
+/// Sends each member `count` items of the root's `data`, by instance, into its `result`.
 ///
-/// Errors: as [`pvm_gather`].
+/// Errors: those of [`pvm_gather`].
 ///
 /// # Safety
-/// `result` has room for so many items; on the root, `data` has those of all members.
+/// `result` has room for `count` items. On the root, `data` has the items of all members.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_scatter(
     result: *mut c_void,
@@ -175,20 +183,21 @@ pub unsafe extern "C" fn pvm_scatter(
     root: c_int,
 ) -> c_int {
     let scatter = || -> Result<()> {
-        good(!result.is_null() && count > 0)?;
+        require(!result.is_null() && count > 0)?;
         let items = Items::new(count, kind)?;
         let group = known::group(group)?;
         let from = group.tid(root)?;
         let instance = group.instance()?;
-        let _aside = Aside::put();
+        let _saved = Saved::save();
         if from != group.task() {
-            // SAFETY: the caller's room.
+            // SAFETY: `result` has room for `count` items, required of the caller.
             return unsafe { items.receive(result, from, tag) };
         }
-        good(!data.is_null())?;
+        require(!data.is_null())?;
         group.alive()?;
-        for (place, to) in group.members_in_a_row()?.into_iter().enumerate() {
-            // SAFETY: the caller's items, of which there are enough for all members.
+        for (place, to) in group.contiguous_members()?.into_iter().enumerate() {
+            // SAFETY: on the root, `data` has the items of all members, required of the caller;
+            // `place` is less than their number.
             unsafe {
                 let data = data.byte_add(place * items.bytes());
                 if place == instance {
@@ -200,20 +209,20 @@ pub unsafe extern "C" fn pvm_scatter(
         }
         Ok(())
     };
-    // SAFETY: as our caller says.
+    // SAFETY: `group` is a string or null, required of the caller.
     let called = unsafe { traced(Event::SCATTER, group) }.with(Id::MC, tag);
-    called.run(|| told(c"pvm_scatter", scatter()))
+    called.run(|| report(c"pvm_scatter", scatter()))
 }
 
-/// Combines the items of all members by `operation`; the root has what comes of it in its
-/// `data`. Others' data may have changed: on each host one member, that with the lowest tid,
-/// first combines what there is there.
+/// Combines the items of all members by `operation`, and stores the result in `data` on the root.
+/// The data of other members may change: on each host, the member with the lowest tid first
+/// combines the items of that host.
 ///
-/// Errors: BadParam, NullGroup, NoGroup, NotInGroup, NoInst; those of messages, and what the
-/// operation says.
+/// Errors: BadParam, NullGroup, NoGroup, NotInGroup, NoInst; those of pvm_send and pvm_recv, and
+/// those that the operation returns.
 ///
 /// # Safety
-/// `data` has so many items, of which the operation is one.
+/// `data` has `count` items, and `operation` accepts items of this type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_reduce(
     operation: Option<Operation>,
@@ -225,13 +234,13 @@ pub unsafe extern "C" fn pvm_reduce(
     root: c_int,
 ) -> c_int {
     let mut reduce = || -> Result<()> {
-        good(!data.is_null() && count > 0)?;
+        require(!data.is_null() && count > 0)?;
         let group = known::group(group)?;
         group.instance()?;
         let root = group.tid(root)?;
         let items = Items::new(count, kind)?;
-        let _aside = Aside::put();
-        // In 16-byte pieces, so that any item is aligned.
+        let _saved = Saved::save();
+        // Allocated in units of 16 bytes, so that any item is aligned.
         let pieces = items.bytes().div_ceil(size_of::<u128>());
         let mut work = Vec::<u128>::new();
         work.try_reserve_exact(pieces).map_err(|_| Error::NoMem.code())?;
@@ -239,7 +248,8 @@ pub unsafe extern "C" fn pvm_reduce(
         let mut combine = |from: c_int| -> Result<()> {
             let operation = operation.ok_or(Error::BadParam.code())?;
             let mut info = 0;
-            // SAFETY: the caller's items and operation, and room for as many.
+            // SAFETY: `work` has room for `count` items, allocated here. `data` has `count` items
+            // that `operation` accepts, required of the caller.
             unsafe {
                 items.receive(work, from, tag)?;
                 operation(&mut kind, data, work, &mut count, &mut info);
@@ -255,16 +265,16 @@ pub unsafe extern "C" fn pvm_reduce(
                 combine(member)?;
             }
             if me != root {
-                // SAFETY: the caller's items.
+                // SAFETY: `data` has `count` items, required of the caller.
                 unsafe { items.send(data, root, tag)? };
             }
         } else {
-            // SAFETY: as above.
+            // SAFETY: `data` has `count` items, required of the caller.
             unsafe { items.send(data, coordinator, tag)? };
         }
         if me == root {
             if me != coordinator {
-                // SAFETY: the caller's room.
+                // SAFETY: `data` has room for `count` items, required of the caller.
                 unsafe { items.receive(data, coordinator, tag)? };
             }
             for host in group.hosts().into_iter().filter(|&host| host != here) {
@@ -273,7 +283,7 @@ pub unsafe extern "C" fn pvm_reduce(
         }
         Ok(())
     };
-    // SAFETY: as our caller says.
+    // SAFETY: `group` is a string or null, required of the caller.
     let called = unsafe { traced(Event::REDUCE, group) }.with(Id::MC, tag);
-    called.run(|| told(c"pvm_reduce", reduce()))
+    called.run(|| report(c"pvm_reduce", reduce()))
 }

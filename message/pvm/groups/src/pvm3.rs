@@ -1,4 +1,5 @@
-//! libpvm3, as this library uses it: functions of `pvm3.h`, and three of Nagaya's own for us.
+//! The part of libpvm3 that this library uses: functions of `pvm3.h`, and Nagaya's own functions
+//! for this library.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -8,15 +9,16 @@ use pvm::error::Error;
 use pvm::slots::SLOTS_SIZE;
 use pvm::wire::{Answer, GroupRequest};
 
-/// pvm_pkint and its kind.
+/// A pack function, such as pvm_pkint.
 pub type Pack = unsafe extern "C" fn(*mut c_void, c_int, c_int) -> c_int;
-/// pvm_upkint and its kind.
+/// An unpack function, such as pvm_upkint.
 pub type Unpack = Pack;
 
 unsafe extern "C" {
-    /// Of libc.
+    /// free(3).
     fn free(memory: *mut c_void);
-    /// Of libpvm3, in no header: prints and remembers an error; returns it.
+    /// A function of libpvm3 without a declaration in `pvm3.h`. Prints an error, stores it in
+    /// `pvm_errno`, and returns it.
     pub fn lpvmerr(function: *const c_char, code: c_int) -> c_int;
     fn pvm_mytid() -> c_int;
     pub fn pvm_initsend(encoding: c_int) -> c_int;
@@ -50,32 +52,32 @@ unsafe extern "C" {
     /// The error of the last call that failed.
     static mut pvm_errno: c_int;
 
-    /// Asks the daemon: a `GroupRequest` in postcard's encoding. The `Answer` is memory for us
-    /// to free. Makes the process a task. Returns 0 or an error.
+    /// Sends the daemon a `GroupRequest` in postcard's encoding. The caller frees the memory of
+    /// the `Answer`. Makes the process a task. Returns 0 or an error.
     fn nagaya_pvm_ask(
         request: *const c_void,
         length: usize,
         answer: *mut *mut c_void,
         answer_length: *mut usize,
     ) -> c_int;
-    /// The plain memory of the host's window, which begins with the groups' slots, as long as
-    /// the process is a task; else null.
+    /// Returns the plain memory of the host's window, which begins with the groups' slots; null
+    /// unless the process is a task.
     fn nagaya_pvm_plain(size: *mut usize) -> *mut c_void;
-    /// Waits until the word is no longer `is`; takes in messages meanwhile. Returns 0, or an
-    /// error if the daemon has gone.
+    /// Waits until the word differs from `is`, and processes messages meanwhile. Returns 0, or an
+    /// error if the daemon has ended.
     fn nagaya_pvm_wait(word: *const u32, is: u32) -> c_int;
 
-    /// Whether calls are traced.
+    /// True if calls are traced.
     pub safe static nagaya_pvm_traced: AtomicBool;
-    /// A call of this library begins, where calls are traced: the numbers of event and
-    /// argument (negative for none). Returns what the next one gets.
+    /// Records the start of a traced call: the numbers of its event and argument (negative for
+    /// none). Returns the depth, which [`nagaya_pvm_trace_exit`] takes.
     pub fn nagaya_pvm_trace_entry(
         event: c_int,
         group: *const c_char,
         id: c_int,
         value: c_int,
     ) -> c_int;
-    /// It ends: the number of what the result is; the tasks that it lists.
+    /// Records the end of a traced call: the number of its result, and the tasks that it lists.
     pub fn nagaya_pvm_trace_exit(
         event: c_int,
         depth: c_int,
@@ -86,27 +88,29 @@ unsafe extern "C" {
     );
 }
 
-/// What a function returns: a result or, negative, an error code of PVM.
+/// The result of a function, or a negative error code of PVM.
 pub type Result<T> = std::result::Result<T, c_int>;
 
-/// What a function of libpvm3 returned, as a result.
+/// Converts the return value of a function of libpvm3.
 pub fn checked(result: c_int) -> Result<c_int> {
     if result < 0 { Err(result) } else { Ok(result) }
 }
 
-/// What a function of this library returns; an error is remembered, and not printed.
+/// Converts a result to the return value of a function. Stores an error in `pvm_errno`, and does
+/// not print it.
 pub fn returned(result: Result<c_int>) -> c_int {
     result.unwrap_or_else(|code| {
-        // SAFETY: an int of libpvm3, which programs write as well.
+        // SAFETY: `pvm_errno` is an int that libpvm3 exports for writing.
         unsafe { pvm_errno = code };
         code
     })
 }
 
-/// This task (the process becomes one), and its host's slots as long as it is that task.
+/// Makes the process a task. Returns its tid, and the slots of its host, which are valid while
+/// the process is that task.
 pub fn slots() -> Result<(c_int, *const u8)> {
     let mut size = 0;
-    // SAFETY: the second writes the size.
+    // SAFETY: pvm_mytid has no preconditions; `nagaya_pvm_plain` writes `size`, a local.
     let (tid, slots) = unsafe { (checked(pvm_mytid())?, nagaya_pvm_plain(&mut size)) };
     if slots.is_null() || size < SLOTS_SIZE {
         return Err(Error::SysErr.code());
@@ -114,11 +118,12 @@ pub fn slots() -> Result<(c_int, *const u8)> {
     Ok((tid, slots.cast()))
 }
 
-/// Asks the daemon.
+/// Sends a request to the daemon, and returns its answer.
 pub fn ask(request: &GroupRequest) -> Result<Answer> {
     let request = postcard::to_allocvec(request).map_err(|_| Error::BadParam.code())?;
     let (mut answer, mut length) = (null_mut(), 0);
-    // SAFETY: so many bytes; the others are written, the memory is so long, and ours.
+    // SAFETY: `request` has `request.len()` bytes. On success `answer` points to `length` bytes,
+    // allocated by malloc, which this function frees once.
     unsafe {
         checked(nagaya_pvm_ask(request.as_ptr().cast(), request.len(), &mut answer, &mut length))?;
         let bytes = std::slice::from_raw_parts(answer.cast(), length);
@@ -128,23 +133,26 @@ pub fn ask(request: &GroupRequest) -> Result<Answer> {
     }
 }
 
-/// Waits until the word is no longer `is`, and takes in messages meanwhile.
+/// Waits until the word differs from `is`, and processes messages meanwhile.
 ///
 /// # Safety
-/// The word stays mapped as long as the process is a task.
+/// The word stays mapped while the process is a task.
 pub unsafe fn wait_while(word: *const u32, is: u32) -> Result<()> {
-    // SAFETY: as the caller says.
+    // SAFETY: the word stays mapped while the process is a task, required of the caller.
     checked(unsafe { nagaya_pvm_wait(word, is) }).map(|_| ())
 }
 
-/// PVM_STR and its kind: bytes of an item, and how it is packed. Errors: BadParam.
+/// Returns the size of an item of a datatype, such as PVM_INT, and its pack and unpack functions.
+/// Errors: BadParam.
 pub fn datatype(datatype: c_int) -> Result<(usize, Pack, Unpack)> {
     unsafe extern "C" fn pack_text(text: *mut c_void, _: c_int, _: c_int) -> c_int {
-        // SAFETY: the program says that it is a string.
+        // SAFETY: the items of type PVM_STR are a string, required of the caller of pvm_reduce and
+        // its relatives.
         unsafe { pvm_pkstr(text) }
     }
     unsafe extern "C" fn unpack_text(text: *mut c_void, _: c_int, _: c_int) -> c_int {
-        // SAFETY: the program says that there is room for it.
+        // SAFETY: the buffer has room for the string, required of the caller of pvm_reduce and
+        // its relatives.
         unsafe { pvm_upkstr(text) }
     }
     Ok(match datatype {

@@ -1,12 +1,12 @@
-//! PvmMax, PvmMin, PvmSum, PvmProduct: what pvm_reduce can do to two arrays. Complex numbers
-//! are greater than others whose modulus is less.
+//! The operations of pvm_reduce on two arrays: PvmMax, PvmMin, PvmSum, PvmProduct. Complex numbers
+//! are ordered by their modulus.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::ops::{Add, Mul};
 
 use pvm::error::Error;
 
-/// A complex number of `pvm3.h`: real and imaginary part.
+/// A complex number as in `pvm3.h`: real and imaginary part.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Complex<T>(T, T);
@@ -73,27 +73,28 @@ fn less<T: Item>(x: T, y: T) -> T {
     if y.is_less(x) { y } else { x }
 }
 
-/// `x = f(x, y)`, item by item.
+/// Computes `x = f(x, y)` for each item.
 ///
 /// # Safety
-/// Both have so many items; they need not be aligned.
+/// `x` and `y` have `count` items each, which need not be aligned.
 unsafe fn each<T: Item>(x: *mut c_void, y: *const c_void, count: usize, f: impl Fn(T, T) -> T) {
     let (x, y) = (x.cast::<T>(), y.cast::<T>());
     for i in 0..count {
-        // SAFETY: as the caller says.
+        // SAFETY: `i` is less than `count`, and both arrays have `count` items, required of the
+        // caller.
         unsafe {
             x.add(i).write_unaligned(f(x.add(i).read_unaligned(), y.add(i).read_unaligned()))
         };
     }
 }
 
-/// Defines an operation by its name and function, and what it does to bytes if it does.
+/// Defines an operation by its name, its function, and its function for bytes if it takes bytes.
 macro_rules! operation {
     ($(#[$doc:meta])+ $name:ident, $function:path $(, $byte:path)?) => {
         $(#[$doc])+
         ///
         /// # Safety
-        /// The arrays have so many items of the type; the others are numbers.
+        /// The arrays have `count` items of the type. The other pointers are valid.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "pvm3.h's name")]
         pub unsafe extern "C" fn $name(
@@ -103,7 +104,8 @@ macro_rules! operation {
             count: *mut c_int,
             info: *mut c_int,
         ) {
-            // SAFETY: the caller's.
+            // SAFETY: the pointers are valid, and the arrays have `count` items of `datatype`,
+            // required of the caller.
             unsafe {
                 let count = usize::try_from(*count).unwrap_or(0);
                 *info = 0;
@@ -124,18 +126,18 @@ macro_rules! operation {
 }
 
 operation! {
-    /// The greater of each two. BadParam for strings and types without a sign.
+    /// Stores the greater of each two items. BadParam for strings and unsigned types.
     PvmMax, greater, greater
 }
 operation! {
-    /// The less of each two. BadParam for strings and types without a sign.
+    /// Stores the lesser of each two items. BadParam for strings and unsigned types.
     PvmMin, less, less
 }
 operation! {
-    /// The sum of each two. BadParam also for bytes.
+    /// Stores the sum of each two items. BadParam also for bytes.
     PvmSum, Item::sum
 }
 operation! {
-    /// The product of each two. BadParam also for bytes.
+    /// Stores the product of each two items. BadParam also for bytes.
     PvmProduct, Item::product
 }
