@@ -1,8 +1,7 @@
-//! libpvm3: PVM's library for programs in C, `libpvm3.so.3`, and what it is made of for
-//! programs in Rust.
+//! libpvm3: PVM's library for programs in C, `libpvm3.so.3`, and its Rust core.
 //!
-//! Two floors: [`task`] is a PVM task as a safe Rust API; `c` are the functions of `pvm3.h` on
-//! top of it, with PVM's own error codes and messages.
+//! It has two layers. [`task`] is a PVM task as a safe Rust API. `c` has the functions of `pvm3.h`
+//! on top of it, with PVM's error codes and messages.
 
 // Constants and functions keep the names that pvm3.h gives them.
 #[allow(non_upper_case_globals)]

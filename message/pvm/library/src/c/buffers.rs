@@ -1,4 +1,4 @@
-//! Message buffers: packing, unpacking, and what belongs to them. These need no daemon.
+//! Message buffers: creation, packing, unpacking. These calls need no daemon.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -12,7 +12,7 @@ use super::library::call;
 use super::state::State;
 use super::tracing::{Called, traced};
 
-/// A step on the buffers.
+/// Runs a step on the buffers.
 #[inline]
 fn step<T>(
     called: impl Called,
@@ -53,8 +53,7 @@ pub extern "C" fn pvm_freebuf(id: c_int) -> c_int {
 }
 
 impl State {
-    /// Frees a buffer. One with a message that has come and was not received is no message
-    /// any more.
+    /// Frees a buffer. If it holds a message that was not received yet, the message is dropped.
     pub fn free(&mut self, id: c_int) -> Result<(), Error> {
         if self.task.buffers.message(id).is_ok_and(|message| message.waits)
             && let Ok(intake) = self.task.intake()
@@ -112,7 +111,7 @@ pub extern "C" fn pvm_upkmesg() -> c_int {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// Each pointer is null or can be written.
+/// Each pointer is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_bufinfo(
     id: c_int,
@@ -136,7 +135,8 @@ pub unsafe extern "C" fn pvm_bufinfo(
             let values = [info.length, info.header.tag, info.header.source];
             for (place, value) in [length, tag, tid].into_iter().zip(values) {
                 if !place.is_null() {
-                    // SAFETY: as our caller says.
+                    // SAFETY: each pointer is null or valid for a write, required of the caller.
+                    // Null is handled separately.
                     unsafe { *place = value };
                 }
             }
@@ -162,7 +162,7 @@ pub struct MessageInfo {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `info` is null or can be written.
+/// `info` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getminfo(id: c_int, info: *mut MessageInfo) -> c_int {
     step(
@@ -180,7 +180,8 @@ pub unsafe extern "C" fn pvm_getminfo(id: c_int, info: *mut MessageInfo) -> c_in
                 source,
                 destination,
             };
-            // SAFETY: as our caller says.
+            // SAFETY: `info` is null or valid for a write, required of the caller. Null is handled
+            // separately.
             unsafe { *info = value };
             0
         },
@@ -190,20 +191,21 @@ pub unsafe extern "C" fn pvm_getminfo(id: c_int, info: *mut MessageInfo) -> c_in
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `info` is null or can be read.
+/// `info` is null or valid for a read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_setminfo(id: c_int, info: *const MessageInfo) -> c_int {
     let called = traced("pvm_setminfo", Event::SETMINFO).with(|record| record.int(Id::MB, id));
     if info.is_null() {
         return ok(called, |_| Err(Error::BadParam));
     }
-    // SAFETY: as our caller says.
+    // SAFETY: `info` is null or valid for a read, required of the caller. Null is handled
+    // separately.
     let MessageInfo { context, tag, wait_id, crc, source, destination, .. } = unsafe { *info };
     let header = Header { context, tag, wait_id, crc, source, destination };
     ok(called, |buffers| buffers.set_info(id, header))
 }
 
-/// What is traced of packing and unpacking.
+/// Records the arguments of packing and unpacking.
 fn many(record: &mut Record, at: *const c_void, count: c_int, stride: c_int) -> &mut Record {
     record.address(Id::PDA, at).int(Id::PC, count).int(Id::PSD, stride)
 }
@@ -213,10 +215,11 @@ macro_rules! items {
         /// See `pvm3.h`.
         ///
         /// # Safety
-        /// As for `Source::new`.
+        /// `at`, `count` and `stride` meet the requirements of `Source::new`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $pack(at: *const c_void, count: c_int, stride: c_int) -> c_int {
-            // SAFETY: as our caller says.
+            // SAFETY: `at`, `count` and `stride` meet the requirements of `Source::new`, required
+            // of the caller.
             let source = unsafe { Source::new(Kind::$kind, at.cast(), count, stride) };
             let called = traced(stringify!($pack), Event::$packs);
             let called = called.with(|record| many(record, at, count, stride));
@@ -226,10 +229,11 @@ macro_rules! items {
         /// See `pvm3.h`.
         ///
         /// # Safety
-        /// As for `Target::new`.
+        /// `at`, `count` and `stride` meet the requirements of `Target::new`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $unpack(at: *mut c_void, count: c_int, stride: c_int) -> c_int {
-            // SAFETY: as our caller says.
+            // SAFETY: `at`, `count` and `stride` meet the requirements of `Target::new`, required
+            // of the caller.
             let mut target = unsafe { Target::new(Kind::$kind, at.cast(), count, stride) };
             let called = traced(stringify!($unpack), Event::$unpacks);
             let called = called.with(|record| many(record, at, count, stride));
@@ -255,13 +259,14 @@ items! {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `string` is one.
+/// `string` is a null-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_pkstr(string: *const c_char) -> c_int {
     let called = traced("pvm_pkstr", Event::PKSTR).with(|record| record.address(Id::PDA, string));
     ok(called, |buffers| match string.is_null() {
         true => Err(Error::BadParam),
-        // SAFETY: as our caller says.
+        // SAFETY: `string` is a null-terminated string, required of the caller. Null is handled
+        // separately.
         false => buffers.pack_string(unsafe { CStr::from_ptr(string) }),
     })
 }
@@ -269,10 +274,10 @@ pub unsafe extern "C" fn pvm_pkstr(string: *const c_char) -> c_int {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// There is room for the string that comes.
+/// `at` has room for the received string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_upkstr(at: *mut c_char) -> c_int {
     let called = traced("pvm_upkstr", Event::UPKSTR).with(|record| record.address(Id::PDA, at));
-    // SAFETY: as our caller says.
+    // SAFETY: `at` has room for the received string, required of the caller.
     ok(called, |buffers| unsafe { buffers.unpack_string(at.cast()) })
 }

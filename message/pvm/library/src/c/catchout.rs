@@ -1,4 +1,4 @@
-//! pvm_catchout: the library prints what its children print.
+//! pvm_catchout: the library prints the output of the task's children.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -17,16 +17,17 @@ unsafe extern "C" {
 }
 
 fn print_to(file: *mut libc::FILE, bytes: &[u8]) {
-    // SAFETY: the program's own file, which it keeps open, and as many bytes.
+    // SAFETY: the program keeps `file` open, as pvm_catchout requires; `bytes` has
+    // `bytes.len()` bytes.
     unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), file) };
 }
 
 /// Prints to standard output, and flushes it.
 pub fn print(text: &str) {
-    // SAFETY: C's own.
+    // SAFETY: the C library initializes `stdout` before any library is loaded.
     let file = unsafe { stdout };
     print_to(file, text.as_bytes());
-    // SAFETY: as above.
+    // SAFETY: `file` is the C library's `stdout`.
     unsafe { libc::fflush(file) };
 }
 
@@ -40,7 +41,7 @@ impl State {
         print_to(catchout.file, &[who.as_bytes(), line, b"\n"].concat());
     }
 
-    /// A message of a child's output, the active receive buffer.
+    /// Processes a message of a child's output: the active receive buffer.
     fn output(&mut self) -> Result<(), Error> {
         let (tid, length) = (self.unpack_int()?, self.unpack_int()?);
         let bytes = match length {
@@ -89,7 +90,7 @@ impl State {
     }
 }
 
-/// Handles output of a child.
+/// Handles a message with the output of a child.
 unsafe extern "C" fn claim(id: c_int) -> c_int {
     let _ = quietly(|library| {
         library.with(|state| {
@@ -100,7 +101,8 @@ unsafe extern "C" fn claim(id: c_int) -> c_int {
     0
 }
 
-/// Stands for libpvm's handler of the task's own end, which has a number, too.
+/// Takes the place of libpvm's handler of the task's own end, so that later handlers get the same
+/// numbers.
 unsafe extern "C" fn flush(_: c_int) -> c_int {
     0
 }
@@ -137,7 +139,7 @@ pub extern "C" fn pvm_catchout(file: *mut libc::FILE) -> c_int {
     })
 }
 
-/// At the task's end: waits for children whose output comes.
+/// Waits at the task's end for the children whose output it prints.
 pub fn finish(library: &Library) -> Result<(), Code> {
     let waits = |state: &mut State| {
         let catchout = state.catchout.as_ref();

@@ -1,5 +1,5 @@
-//! Messages that PVM's library and daemons send each other to control a task: handlers that
-//! each task has from the start. Programs can call them, too, as libpvm's.
+//! Control messages between PVM's libraries and daemons, and the handlers that each task has for
+//! them. Programs can call the handlers, too, as in libpvm.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ use super::settings::{MASK_SIZE, mask_of};
 use super::state::State;
 use crate::task::handlers::{Function, Handlers, Pattern};
 
-/// By tag, in the order in which libpvm adds them: by that numbers are given.
+/// The handlers by tag, in libpvm's order, which determines their numbers.
 const HANDLERS: [(c_int, Function); 9] = [
     (TC_CONREQ, notify::route_opened),
     (TC_CONACK, pvm_tc_noop),
@@ -29,38 +29,38 @@ const HANDLERS: [(c_int, Function); 9] = [
 ];
 
 impl State {
-    /// Adds the handlers that each task has from the start.
+    /// Adds the handlers of control messages.
     pub fn add_control_handlers(handlers: &mut Handlers) {
         for (tag, function) in HANDLERS {
             let pattern = Pattern { source: -1, tag, context: SYSCTX_TC };
-            // It fails only if the program has taken PVM's own tags.
+            // This fails only if the program handles PVM's own tags.
             let _ = handlers.add(pattern, function);
         }
     }
 
-    /// The next number of the active receive buffer.
+    /// Unpacks a number from the active receive buffer.
     pub fn unpack_int(&mut self) -> Result<c_int, Error> {
         let mut number = 0;
-        // SAFETY: one int, which outlives the call.
+        // SAFETY: `number` is one int, and outlives `target`.
         let mut target = unsafe { Target::new(Kind::Int, (&raw mut number).cast(), 1, 1) };
         self.task.buffers.unpack(&mut target)?;
         Ok(number)
     }
 
-    /// The next bytes of the active receive buffer.
+    /// Unpacks bytes from the active receive buffer.
     pub fn unpack_bytes(&mut self, length: usize) -> Result<Vec<u8>, Error> {
         let left = self.task.buffers.receiving()?.length();
         if length > left {
             return Err(Error::NoData);
         }
         let mut bytes = vec![0; length];
-        // SAFETY: as many bytes, which outlive the call.
+        // SAFETY: `bytes` has `length` bytes, and outlives `target`.
         let mut target = unsafe { Target::new(Kind::Byte, bytes.as_mut_ptr(), length as c_int, 1) };
         self.task.buffers.unpack(&mut target)?;
         Ok(bytes)
     }
 
-    /// The next string of the active receive buffer, without its zero.
+    /// Unpacks a string from the active receive buffer, without the terminating zero.
     pub fn unpack_string(&mut self) -> Result<Vec<u8>, Error> {
         let length = usize::try_from(self.unpack_int()?).map_err(|_| Error::BadMsg)?;
         let mut bytes = self.unpack_bytes(length)?;
@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-/// A step on the message, which is the active receive buffer and is freed then.
+/// Runs a step on a message, which is the active receive buffer, and frees it.
 fn handle(id: c_int, run: impl FnOnce(&mut State) -> Result<(), Error>) -> c_int {
     let _ = quietly(|library| {
         library.with(|state| {
@@ -91,7 +91,7 @@ macro_rules! handlers {
         $(#[$doc])+
         ///
         /// # Safety
-        /// None is needed; it has the type of a handler.
+        /// None. The function is unsafe only to have the type of a handler.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(id: c_int) -> c_int {
             handle(id, $run)
@@ -102,7 +102,7 @@ macro_rules! handlers {
 handlers! {
     /// Does nothing.
     pvm_tc_noop = |_| Ok(());
-    /// Trace events and output of this task go somewhere else from now on.
+    /// Sets the destinations of trace events and output of this task.
     pvm_tc_settrace = |state| {
         let (trace, output) = (state.unpack_sink()?, state.unpack_sink()?);
         let mask = mask_of(&state.unpack_string()?);
@@ -122,21 +122,21 @@ handlers! {
         }
         state.tell_inheritance()
     };
-    /// So many bytes of trace events are gathered from now on.
+    /// Sets the size of the trace buffer in bytes.
     pvm_tc_settrcbuf = |state| {
         let bytes = state.unpack_int()?.max(0);
         state.send_events();
         state.options.own.set_buffer(bytes);
         Ok(())
     };
-    /// Events are traced in another way from now on.
+    /// Sets the trace options.
     pvm_tc_settrcopt = |state| {
         let options = state.unpack_int()?.max(0);
         state.send_events();
         state.options.own.set_options(options);
         Ok(())
     };
-    /// Other events are traced from now on.
+    /// Sets the trace mask.
     pvm_tc_settmask = |state| {
         match mask_of(&state.unpack_string()?) {
             Some(mask) => state.options.own.set_mask(mask),
@@ -144,7 +144,7 @@ handlers! {
         }
         Ok(())
     };
-    /// The parent tells who was spawned together.
+    /// Stores the tids of the tasks that were spawned together.
     pvm_tc_siblings = |state| {
         let count = state.unpack_int()?.max(0);
         let siblings = (0..count).map(|_| state.unpack_int()).collect::<Result<_, _>>()?;

@@ -1,8 +1,8 @@
-//! pvm_getfds: a descriptor that is readable while something has come.
+//! pvm_getfds: a descriptor that is readable while messages have arrived.
 //!
-//! A receive buffer is memory, which has no descriptor. Once a program asks for one, a thread
-//! waits for messages in its stead, takes them in and makes an eventfd readable; the program's
-//! next look for messages makes it unreadable.
+//! A receive buffer is memory, which has no descriptor. After a program has called pvm_getfds, a
+//! thread waits for messages, processes them and makes an eventfd readable. The program's next
+//! poll for messages resets it.
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
@@ -16,7 +16,7 @@ use super::library::{Library, call, quietly};
 use super::state::{Code, State};
 use super::tracing::traced;
 
-/// The descriptor; makes it, and the thread.
+/// Returns the descriptor. Creates it and the thread at the first call.
 pub fn descriptor(state: &mut State) -> Result<c_int, Error> {
     if let Some(event) = &state.descriptors.event {
         return Ok(event.as_raw_fd());
@@ -26,8 +26,9 @@ pub fn descriptor(state: &mut State) -> Result<c_int, Error> {
     let number = event.as_raw_fd();
     let tid = state.task.tid();
     let watch = move || {
-        // Signals are for the program's own threads.
-        // SAFETY: an initialized set, for this thread.
+        // The program's own threads handle its signals.
+        // SAFETY: `sigfillset` initializes the set before it is used; the mask is that of this
+        // thread only.
         unsafe {
             let mut all = std::mem::MaybeUninit::uninit();
             libc::sigfillset(all.as_mut_ptr());
@@ -44,7 +45,7 @@ pub fn descriptor(state: &mut State) -> Result<c_int, Error> {
     Ok(number)
 }
 
-/// Waits for a message in the program's stead. Errors: the task is one no longer.
+/// Waits for messages, and signals the descriptor. Returns an error when the task has ended.
 fn watch(library: &Library, tid: Option<Tid>) -> Result<(), Code> {
     library.with(|state| match state.task.tid() == tid && state.descriptors.event.is_some() {
         true => Ok(()),
@@ -65,7 +66,7 @@ fn watch(library: &Library, tid: Option<Tid>) -> Result<(), Code> {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `list` is null or can be written.
+/// `list` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
     let called = traced("pvm_getfds", Event::GETFDS).tells(|record, state, result| {
@@ -79,7 +80,8 @@ pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
         library.enroll()?;
         library.with(|state| {
             state.descriptors.list[0] = descriptor(state)?;
-            // SAFETY: as our caller says.
+            // SAFETY: `list` is null or valid for a write, required of the caller. Null is handled
+            // separately.
             unsafe { *list = state.descriptors.list.as_mut_ptr() };
             Ok(1)
         })

@@ -1,4 +1,4 @@
-//! Telling errors: `pvm_errno`, lines on standard error, and what PvmAutoErr asks for.
+//! Error reports: `pvm_errno`, lines on standard error, and PvmAutoErr.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write as _;
@@ -13,11 +13,11 @@ use pvm::tid::Tid;
 #[unsafe(no_mangle)]
 pub static pvm_errno: AtomicI32 = AtomicI32::new(0);
 
-/// How many texts `pvm_errlist` has.
+/// The number of texts in `pvm_errlist`.
 #[unsafe(no_mangle)]
 pub static pvm_nerr: c_int = TEXTS.len() as c_int;
 
-/// Texts of errors, by code without its sign.
+/// Texts of errors; the index is the negated code.
 #[unsafe(no_mangle)]
 pub static pvm_errlist: [AtomicPtr<c_char>; TEXTS.len() + 1] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; TEXTS.len() + 1];
@@ -35,10 +35,10 @@ static FILL: extern "C" fn() = {
     fill
 };
 
-/// PvmAutoErr: 0 keeps quiet, 1 prints, 2 ends the program, 3 aborts it.
+/// PvmAutoErr: 0 prints nothing, 1 prints, 2 ends the program, 3 aborts it.
 pub static AUTO_ERR: AtomicI32 = AtomicI32::new(1);
 
-/// Remembers an error without telling. Returns its code.
+/// Stores an error in `pvm_errno` without printing it. Returns its code.
 pub fn remember(code: c_int) -> c_int {
     pvm_errno.store(code, Relaxed);
     code
@@ -63,15 +63,15 @@ pub fn report(name: &str, code: c_int) -> bool {
     }
 }
 
-/// The tid that error lines begin with, or 0 before the process is a task.
+/// The tid at the start of error lines, or 0 before the process is a task.
 static TID: AtomicI32 = AtomicI32::new(0);
 
-/// Sets the tid that error lines begin with.
+/// Sets the tid at the start of error lines.
 pub fn set_tid(tid: Option<Tid>) {
     TID.store(tid.map_or(0, Tid::as_int), Relaxed);
 }
 
-/// `t40001`, or the PID of a process that is no task.
+/// Returns the tid, as `t40001`, or the PID of a process that is no task.
 fn who() -> String {
     match TID.load(Relaxed) {
         0 => format!("pid{}", std::process::id()),
@@ -89,7 +89,7 @@ fn print(what: &str) {
     write(&format!("libpvm [{who}]: {what}: {text}\n"));
 }
 
-/// A line of the library's own, as pvmlogprintf writes it.
+/// Writes a line of the library, in the format of pvmlogprintf.
 pub fn log(line: &str) {
     let who = who();
     let mut whole = String::new();
@@ -99,7 +99,7 @@ pub fn log(line: &str) {
     write(&whole);
 }
 
-/// A line of the library's own, as pvmlogerror writes it.
+/// Writes a line of the library, in the format of pvmlogerror.
 pub fn log_error(line: &str) {
     let who = who();
     write(&format!("libpvm [{who}]: {line}\n"));
@@ -113,14 +113,14 @@ pub fn log_error(line: &str) {
 pub unsafe extern "C" fn pvm_perror(what: *const c_char) -> c_int {
     let what = match what.is_null() {
         true => "(null)".into(),
-        // SAFETY: a string, as our caller says.
+        // SAFETY: `what` is a string, required of the caller.
         false => unsafe { CStr::from_ptr(what) }.to_string_lossy(),
     };
     print(&what);
     0
 }
 
-/// See `pvm3.h`. The last error's text.
+/// See `pvm3.h`. Returns the last error's text.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_strerror() -> *const c_char {
     let code = pvm_errno.load(Relaxed);

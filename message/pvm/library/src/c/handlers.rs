@@ -13,7 +13,7 @@ use super::tracing::traced;
 use crate::task::handlers::{Function, Handlers, Pattern};
 
 impl State {
-    /// The handlers, of a process that is a task or not yet.
+    /// Returns the handlers, also of a process that is no task yet.
     fn handlers(&mut self) -> &mut Handlers {
         match self.task.intake() {
             Ok(intake) => &mut intake.handlers,
@@ -23,7 +23,7 @@ impl State {
 }
 
 impl State {
-    /// A handler of the library's own, for a message of PVM's own.
+    /// Adds a handler of the library for a control message.
     pub fn add_control(&mut self, tag: c_int, function: Function) -> Result<c_int, Error> {
         self.handlers().add(Pattern { source: -1, tag, context: SYSCTX_TC }, function)
     }
@@ -41,7 +41,7 @@ pub extern "C" fn pvm_addmhf(
     let called =
         called.with(|record| record.int(Id::RST, source).int(Id::RMC, tag).int(Id::RCX, context));
     call(called, |library| {
-        // libpvm takes it, and crashes when a message comes.
+        // libpvm accepts null, and crashes when a message arrives.
         let function = function.ok_or(Error::BadParam)?;
         let pattern = Pattern { source, tag, context };
         library.with(|state| state.handlers().add(pattern, function))
@@ -52,7 +52,7 @@ pub extern "C" fn pvm_addmhf(
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_delmhf(number: c_int) -> c_int {
     let given = quietly(|library| library.with(|state| Ok(state.handlers().given() as c_int)));
-    // So libpvm says it.
+    // libpvm's text.
     let name = match given {
         Ok(given) if number >= given => "(mhid >= ndhandles) pvm_delmhf",
         _ => "pvm_delmhf",
@@ -64,10 +64,10 @@ pub extern "C" fn pvm_delmhf(number: c_int) -> c_int {
 /// Prints the table of handlers, for tests.
 ///
 /// # Safety
-/// Both are strings.
+/// `who` and `text` are strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmdisplaymhfinfo(who: *const c_char, text: *const c_char, tid: c_int) {
-    // SAFETY: as our caller says.
+    // SAFETY: `who` and `text` are strings, required of the caller.
     let (who, text) = unsafe { (CStr::from_ptr(who), CStr::from_ptr(text)) };
     let (who, text) = (who.to_string_lossy(), text.to_string_lossy());
     let me = "pvmdisplaymhfinfo";

@@ -1,4 +1,4 @@
-//! Small functions of libpvm's that programs use: clock, names, version.
+//! Internal functions of libpvm that programs use: clock, names, version.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::atomic::AtomicUsize;
@@ -11,40 +11,42 @@ use super::errors;
 use super::kept::c_string;
 use super::machine::now;
 
-/// The version of PVM whose library this stands for.
+/// Returns the version of PVM whose library this one replaces.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_version() -> *const c_char {
     c"3.4.6".as_ptr()
 }
 
-/// The time, since 1970.
+/// Stores the time since 1970.
 ///
 /// # Safety
-/// `time` can be written.
+/// `time` is valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmgetclock(time: *mut libc::timeval) -> c_int {
-    // SAFETY: as our caller says.
+    // SAFETY: `time` is valid for a write, required of the caller.
     unsafe { *time = now() };
     0
 }
 
-/// As sleep.
+/// Does the same as sleep(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmsleep(seconds: c_int) -> c_int {
-    // SAFETY: always safe.
+    // SAFETY: sleep has no preconditions.
     unsafe { libc::sleep(seconds as u32) as c_int }
 }
 
-/// The name of a tag of PVM's own, or its number until the next call; `found` says which.
+/// Returns the name of one of PVM's own tags. For other tags, returns the number as text, valid
+/// until the next call. `found` tells the cases apart.
 ///
 /// # Safety
-/// `found` is null or can be written.
+/// `found` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmnametag(tag: c_int, found: *mut c_int) -> *mut c_char {
     static TEXT: Mutex<Option<CString>> = Mutex::new(None);
     let name = tag_name(tag);
     if !found.is_null() {
-        // SAFETY: as our caller says.
+        // SAFETY: `found` is null or valid for a write, required of the caller. Null is handled
+        // separately.
         unsafe { *found = name.is_some().into() };
     }
     let text = name.map_or_else(|| tag.to_string(), str::to_string);
@@ -56,21 +58,21 @@ fn variable_or(name: &str, default: &str) -> CString {
     c_string(&std::env::var(name).unwrap_or_else(|_| default.into()))
 }
 
-/// The directory for temporary files: PVM_TMP, or /tmp.
+/// Returns the directory for temporary files: PVM_TMP, or /tmp.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmgettmp() -> *mut c_char {
     static TEXT: OnceLock<CString> = OnceLock::new();
     TEXT.get_or_init(|| variable_or("PVM_TMP", "/tmp")).as_ptr().cast_mut()
 }
 
-/// What starts daemons on other hosts: PVM_RSH, or ssh.
+/// Returns the command that starts daemons on other hosts: PVM_RSH, or ssh.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmgetrsh() -> *mut c_char {
     static TEXT: OnceLock<CString> = OnceLock::new();
     TEXT.get_or_init(|| variable_or("PVM_RSH", "ssh")).as_ptr().cast_mut()
 }
 
-/// A name for a temporary file, of this process's own, in the manner of tmpnam.
+/// Returns a name for a temporary file of this process, as tmpnam(3) does.
 ///
 /// # Safety
 /// `buffer` is null or has room for 128 bytes.
@@ -79,7 +81,7 @@ pub unsafe extern "C" fn pvmtmpnam(buffer: *mut c_char) -> *mut c_char {
     const SIZE: usize = 128;
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     static TEXT: Mutex<[u8; SIZE]> = Mutex::new([0; SIZE]);
-    // SAFETY: a string.
+    // SAFETY: `pvmgettmp` returns a string.
     let directory = unsafe { CStr::from_ptr(pvmgettmp()) }.to_string_lossy();
     let number = NEXT.fetch_add(1, Relaxed) % 10_000;
     let name = c_string(&format!("{directory}/pvmtmp{:06}.{number}", std::process::id()));
@@ -89,18 +91,18 @@ pub unsafe extern "C" fn pvmtmpnam(buffer: *mut c_char) -> *mut c_char {
     }
     let mut text = TEXT.lock().unwrap_or_else(PoisonError::into_inner);
     let to = if buffer.is_null() { text.as_mut_ptr().cast() } else { buffer };
-    // SAFETY: there is room, here or as our caller says.
+    // SAFETY: `to` has room for 128 bytes: it is our own buffer, or the caller's.
     unsafe { to.cast::<u8>().copy_from_nonoverlapping(name.as_ptr(), name.len()) };
     to
 }
 
-/// A line on standard error, after who says it.
+/// Writes a line on standard error, after the tid or PID.
 ///
 /// # Safety
 /// `line` is a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmlogerror(line: *const c_char) -> c_int {
-    // SAFETY: as our caller says.
+    // SAFETY: `line` is a string, required of the caller.
     let line = unsafe { CStr::from_ptr(line) }.to_string_lossy();
     errors::log_error(line.trim_end_matches('\n'));
     0

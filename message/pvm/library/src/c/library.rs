@@ -1,7 +1,7 @@
-//! The state of the library in this process, and how the C functions get at it.
+//! Access of the C functions to the library's state.
 //!
-//! Each function of `pvm3.h` is one [`call`]: it has the lock, works on the [`State`] in short
-//! steps, and tells an error as libpvm does. Between the steps, functions of the program
+//! Each function of `pvm3.h` is one [`call`]. It holds the lock, works on the [`State`] in short
+//! steps, and reports an error as libpvm does. Between the steps, functions of the program
 //! (message handlers, matching functions) may run, which call PVM's functions again.
 
 use std::cell::{Cell, UnsafeCell};
@@ -32,16 +32,16 @@ use crate::task::{Task, Waited};
 pub struct Library {
     lock: Lock,
     state: UnsafeCell<Option<State>>,
-    /// Somebody uses the state: this thread, which a signal has interrupted.
+    /// The state is in use: by this thread, if a signal handler reads true here.
     busy: Cell<bool>,
     /// This process was forked from one that had enrolled.
     forked: Cell<bool>,
-    /// Goes up when something was taken in, for threads that wait but do not receive.
+    /// Counts processed messages, for threads that wait while another one receives.
     arrivals: AtomicU32,
     waiters: AtomicU32,
 }
 
-// SAFETY: all but the atomics is only used with the lock.
+// SAFETY: all fields but the atomics are accessed only by the holder of the lock.
 unsafe impl Sync for Library {}
 
 static LIBRARY: Library = Library {
@@ -53,12 +53,12 @@ static LIBRARY: Library = Library {
     waiters: AtomicU32::new(0),
 };
 
-/// Empty looks for a message before the daemon is looked after.
-const EMPTY_LOOKS: u32 = 1024;
-/// How long a thread waits for another that receives, before it looks itself.
-const RECEIVER_DOUBT: Duration = Duration::from_millis(500);
+/// Unsuccessful polls for a message after which the daemon is checked.
+const EMPTY_POLLS: u32 = 1024;
+/// Time that a thread waits for another receiving thread before it polls itself.
+const RECEIVER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Gives the lock back.
+/// Releases the lock when dropped.
 struct Held;
 
 impl Drop for Held {
@@ -68,14 +68,14 @@ impl Drop for Held {
     }
 }
 
-/// Runs a function of the library. An error is told, and returned.
+/// Runs a function of the library. Reports an error, and returns it.
 #[inline]
 pub fn call(called: impl Called, run: impl FnOnce(&Library) -> Result<c_int, Code>) -> c_int {
     let (result, _held) = enter(&called, run);
     result.unwrap_or_else(|code| tell(called.name(), code.0))
 }
 
-/// As [`call`], with errors that are no surprise: they are neither told nor remembered.
+/// Does the same as [`call`], but neither reports nor stores the expected errors.
 pub fn call_quietly(
     called: impl Called,
     expected: &[Error],
@@ -88,7 +88,7 @@ pub fn call_quietly(
     })
 }
 
-/// As [`call`], with errors that are not told, but remembered in `pvm_errno`.
+/// Does the same as [`call`], but stores the expected errors in `pvm_errno` without reporting them.
 pub fn call_remembering(
     called: impl Called,
     expected: &[Error],
@@ -114,12 +114,12 @@ pub fn tell(name: &str, code: c_int) -> c_int {
     code
 }
 
-/// pvm_exit.
+/// Executes pvm_exit.
 pub fn exit_task() -> c_int {
     call(traced("pvm_exit", Event::EXIT), Library::exit)
 }
 
-/// Runs something with the library whose errors others tell.
+/// Runs a function of the library; the caller reports errors.
 pub fn quietly<T>(run: impl FnOnce(&Library) -> Result<T, Code>) -> Result<T, Code> {
     let this = LIBRARY.lock.take();
     let _held = Held;
@@ -129,7 +129,7 @@ pub fn quietly<T>(run: impl FnOnce(&Library) -> Result<T, Code>) -> Result<T, Co
     run(&LIBRARY)
 }
 
-/// Runs a function of the library, and tells the tracer, if there is one.
+/// Runs a function of the library, and sends trace events if there is a tracer.
 #[inline]
 fn enter(
     called: &impl Called,
@@ -142,21 +142,21 @@ fn enter(
         depth = LIBRARY.prepare_call(this, called);
     }
     let result = run(&LIBRARY);
-    // What is traced may have begun, or ended, with this call.
+    // This call may have started or stopped tracing.
     if (depth != Depth::Unknown) | tracing::is_on() {
         LIBRARY.end_call(this, called, depth, result.unwrap_or_else(|code| code.0));
     }
     (result, held)
 }
 
-/// A call begins that is not made in one step: another library's.
+/// Records the start of another library's call.
 pub fn begin(called: &impl Called) -> Depth {
     let this = LIBRARY.lock.take();
     let _held = Held;
     LIBRARY.prepare_call(this, called)
 }
 
-/// It ends.
+/// Records the end of another library's call.
 pub fn end(called: &impl Called, depth: Depth, result: c_int) {
     let this = LIBRARY.lock.take();
     let _held = Held;
@@ -179,7 +179,7 @@ extern "C" fn in_child() {
     LIBRARY.lock.give();
 }
 
-/// A program may end without pvm_exit; what it has sent over the fabric still goes.
+/// Flushes messages sent over the fabric, since a program may end without pvm_exit.
 extern "C" fn at_exit() {
     if LIBRARY.busy.get() || LIBRARY.forked.get() {
         return;
@@ -193,24 +193,24 @@ extern "C" fn at_exit() {
 }
 
 impl Library {
-    /// Whether this thread can go ahead: it has made the last call, too.
+    /// Returns true if this thread also made the last call, so that nothing has to be prepared.
     #[inline]
     fn is_ready(&self, this: usize) -> bool {
-        // SAFETY: with the lock, for a look.
+        // SAFETY: this thread holds the lock, and the reference ends with this expression.
         let state = unsafe { &*self.state.get() };
         state.as_ref().is_some_and(|state| state.thread == this) & !self.forked.get()
     }
 
-    /// As [`Library::prepare`], and tells the tracer of the call.
+    /// Does the same as [`Library::prepare`], and sends the trace event of the call.
     #[cold]
     fn prepare_call(&self, this: usize, called: &impl Called) -> Depth {
-        // SAFETY: with the lock, for a look.
+        // SAFETY: this thread holds the lock, and the reference ends with this expression.
         let is_first = unsafe { &*self.state.get() }.is_none();
         self.prepare(this);
         let needs_no_daemon = [None, Some(Event::GETOPT), Some(Event::SETOPT)];
         if is_first && !needs_no_daemon.contains(&called.event()) {
-            // So that the first call is traced, too. One that needs the daemon will say what is
-            // wrong with it.
+            // Enroll now, so that the first call is traced, too. A call that needs the daemon
+            // reports the error.
             let _ = self.enroll_now(|_| {});
         }
         let begun = self.with(|state| match tracing::is_on() {
@@ -230,17 +230,17 @@ impl Library {
         }
     }
 
-    /// The first call of a process or thread, or one after another thread's.
+    /// Prepares the first call of a process or thread, or one after another thread's call.
     #[cold]
     fn prepare(&self, this: usize) {
         if self.busy.get() {
             return;
         }
-        // SAFETY: with the lock, and nobody is busy with it.
+        // SAFETY: this thread holds the lock, and `busy` shows that no step is running.
         let state = unsafe { &mut *self.state.get() };
         let state = state.get_or_insert_with(|| {
             static ONCE: Once = Once::new();
-            // SAFETY: functions of this library, which stays loaded.
+            // SAFETY: the registered functions belong to this library, which stays loaded.
             ONCE.call_once(|| unsafe {
                 libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
                 libc::atexit(at_exit);
@@ -280,7 +280,7 @@ impl Library {
         }
     }
 
-    /// A step on the state. Nothing of the program runs in it.
+    /// Runs a step on the state. No function of the program runs during a step.
     ///
     /// Errors: NotImpl in a signal handler that has interrupted a step.
     #[inline]
@@ -288,25 +288,25 @@ impl Library {
         if self.busy.replace(true) {
             return Err(Error::NotImpl.into());
         }
-        // SAFETY: with the lock, as all who have the library; `enter` made it, and nobody
-        // else is busy with it.
+        // SAFETY: this thread holds the lock, as does every user of a `Library` reference. `busy`
+        // shows that no other step uses the state.
         let state = unsafe { (*self.state.get()).as_mut() };
         let result = state.ok_or(Error::SysErr).and_then(step);
         self.busy.set(false);
         result.map_err(Code::from)
     }
 
-    /// Makes the process a task, as any call does but those on buffers and options.
+    /// Makes the process a task. All calls do so, except those on buffers and options.
     #[inline]
     pub fn enroll(&self) -> Result<(), Code> {
-        // SAFETY: with the lock, for a look.
+        // SAFETY: this thread holds the lock, and the reference ends with this expression.
         match unsafe { &*self.state.get() } {
             Some(state) if state.task.is_enrolled() => Ok(()),
             _ => self.enroll_now(errors::log),
         }
     }
 
-    /// `log` is told why it does not work.
+    /// Enrolls; `log` gets the lines of a failure.
     #[cold]
     fn enroll_now(&self, log: impl Fn(&str)) -> Result<(), Code> {
         let refused = self.with(|state| {
@@ -330,14 +330,14 @@ impl Library {
         Err(refusal.error.into())
     }
 
-    /// This task.
+    /// Returns this task's tid.
     #[inline]
     pub fn tid(&self) -> Result<Tid, Code> {
         self.enroll()?;
         self.with(|state| state.task.tid().ok_or(Error::SysErr))
     }
 
-    /// Asks the daemon, and waits for what it answers; handlers may run meanwhile.
+    /// Sends the daemon a request, and waits for the answer. Handlers may run meanwhile.
     pub fn ask(&self, request: Request) -> Result<Answer, Code> {
         self.enroll()?;
         let id = self.with(|state| state.task.post(request))?;
@@ -349,7 +349,7 @@ impl Library {
         }
     }
 
-    /// As [`Library::ask`], of what is answered with a number, or with nothing: 0.
+    /// Does the same as [`Library::ask`], for an answer that is a number; 0 if it has none.
     pub fn ask_number(&self, request: Request) -> Result<c_int, Code> {
         match self.ask(request)? {
             Answer::Number(number) if number < 0 => Err(Code(number)),
@@ -359,13 +359,13 @@ impl Library {
         }
     }
 
-    /// Takes in what has come, and gives handlers theirs. Whether there was something.
+    /// Processes arrived messages, and runs their handlers. Returns true if there were some.
     pub fn take_in(&self) -> Result<bool, Code> {
         let came = self.with(|state| {
             state.descriptors.clear();
             let came = state.task.take_in()?;
             state.empty_looks = if came { 0 } else { state.empty_looks + 1 };
-            if state.empty_looks == EMPTY_LOOKS {
+            if state.empty_looks == EMPTY_POLLS {
                 state.empty_looks = 0;
                 state.task.check_daemon()?;
             }
@@ -375,8 +375,8 @@ impl Library {
         Ok(came)
     }
 
-    /// Waits until something has come, until the given time, or for as long as it likes.
-    /// Other threads may use the library meanwhile.
+    /// Waits for messages at most until the given time; may return earlier. Other threads may use
+    /// the library meanwhile.
     #[inline]
     pub fn wait(&self, until: Option<Instant>) -> Result<(), Code> {
         if !self.receive(|task| task.wait(until))? {
@@ -385,24 +385,24 @@ impl Library {
         self.run_handlers()
     }
 
-    /// As [`Library::wait`], and no longer once the word is not `is` any more.
+    /// Does the same as [`Library::wait`], but also ends once the word differs from `is`.
     pub fn wait_while(&self, word: &AtomicU32, is: u32) -> Result<(), Code> {
         if !self.receive(|task| task.wait_while(word, is))? {
             // Another thread receives.
             let this = self.with(|state| Ok(state.thread))?;
             self.lock.give();
-            sync::futex::sleep(word, is, Some(Instant::now() + RECEIVER_DOUBT));
+            sync::futex::sleep(word, is, Some(Instant::now() + RECEIVER_TIMEOUT));
             self.lock.take();
             self.prepare(this);
         }
         self.run_handlers()
     }
 
-    /// Has this thread receive. Whether it could: another may receive already.
+    /// Makes this thread the receiver. Returns false if another thread is.
     #[inline]
     fn receive(&self, wait: impl FnOnce(&mut Task) -> Result<Waited, Error>) -> Result<bool, Code> {
         let waited = self.with(|state| {
-            // In a handler the lock cannot be given, and so nobody else receives.
+            // In a handler the lock cannot be released, so no other thread can receive.
             if state.receiver != 0 && self.lock.is_shallow() {
                 return Ok(None);
             }
@@ -423,8 +423,8 @@ impl Library {
         Ok(true)
     }
 
-    /// As [`Library::wait`], in the stead of threads that wait by descriptor: handlers are
-    /// theirs.
+    /// Does the same as [`Library::wait`] for threads that wait by descriptor, and leaves the
+    /// handlers to them.
     pub fn wait_for_others(&self) -> Result<(), Code> {
         let waited = self.with(|state| {
             if state.receiver != 0 {
@@ -441,8 +441,8 @@ impl Library {
         }
     }
 
-    /// Nothing has come to this thread, which receives: perhaps others want to do something.
-    /// Those who wait for a message, too, find that this one receives.
+    /// Lets other threads in, since no message has arrived for this receiving thread. Threads that
+    /// wait for a message, too, find that this one receives.
     #[cold]
     fn let_others(&self) -> Result<(), Code> {
         let this = self.with(|state| Ok(state.thread))?;
@@ -456,14 +456,14 @@ impl Library {
         })
     }
 
-    /// Another thread receives: waits until it has taken something in.
+    /// Waits until the receiving thread has processed a message.
     #[cold]
     fn wait_for_receiver(&self, until: Option<Instant>) -> Result<(), Code> {
         let this = self.with(|state| Ok(state.thread))?;
         self.waiters.fetch_add(1, SeqCst);
         let seen = self.arrivals.load(SeqCst);
-        let left = until.map_or(RECEIVER_DOUBT, |until| {
-            until.saturating_duration_since(Instant::now()).min(RECEIVER_DOUBT)
+        let left = until.map_or(RECEIVER_TIMEOUT, |until| {
+            until.saturating_duration_since(Instant::now()).min(RECEIVER_TIMEOUT)
         });
         let left =
             futex::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
@@ -475,7 +475,7 @@ impl Library {
         Ok(())
     }
 
-    /// Gives handlers the messages that are theirs.
+    /// Runs the handlers of arrived messages.
     #[inline]
     pub fn run_handlers(&self) -> Result<(), Code> {
         loop {
@@ -497,7 +497,8 @@ impl Library {
                 Ok((sending, receiving, state.set_context(context), outer))
             });
             let Ok((sending, receiving, context, outer)) = saved else { continue };
-            // SAFETY: the program's own function, with what it takes.
+            // SAFETY: the program registered `function` as a handler, which takes a buffer's
+            // number.
             unsafe { function(id) };
             self.with(|state| {
                 state.handler_ends(outer);
@@ -514,7 +515,7 @@ impl Library {
 }
 
 impl State {
-    /// Is a task no longer.
+    /// Ends the task in this process.
     pub fn leave(&mut self) {
         self.task.leave();
         errors::set_tid(None);

@@ -1,5 +1,5 @@
-//! The library's lock: one for all, taken again by who has it (message handlers call PVM's
-//! functions), and let go by a thread that waits for a message while others want it.
+//! The library's lock. It is recursive, since message handlers call PVM's functions. A thread that
+//! waits for a message releases it while other threads want it.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -10,33 +10,33 @@ use rustix::thread::futex;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody sleeps until it is free.
+/// Held, and a thread sleeps until it is free.
 const WANTED: u32 = 2;
 
 /// The lock.
 pub struct Lock {
     word: AtomicU32,
     owner: AtomicUsize,
-    /// How often its owner has taken it.
+    /// Number of times that its owner has acquired it.
     depth: Cell<u32>,
-    /// How many threads want it.
+    /// Number of threads that want it.
     wanted: AtomicU32,
     /// Ends the owner's wait for a message.
     bell: AtomicPtr<Bell>,
 }
 
-// SAFETY: `depth` is only used by the owner.
+// SAFETY: only the owner accesses `depth`; all other fields are atomics.
 unsafe impl Sync for Lock {}
 
-/// Which thread this is: never 0, and another's only after this one has ended.
+/// Returns this thread's ID. It is never 0, and is reused only after the thread has ended.
 #[inline]
 pub fn this_thread() -> usize {
-    // SAFETY: always safe.
+    // SAFETY: pthread_self has no preconditions.
     unsafe { libc::pthread_self() as usize }
 }
 
 impl Lock {
-    /// A free one.
+    /// Returns a free lock.
     pub const fn new() -> Lock {
         Lock {
             word: AtomicU32::new(FREE),
@@ -47,7 +47,7 @@ impl Lock {
         }
     }
 
-    /// Takes it. Returns this thread.
+    /// Acquires it. Returns this thread's ID.
     #[inline]
     pub fn take(&self) -> usize {
         let this = this_thread();
@@ -69,7 +69,7 @@ impl Lock {
         while self.word.swap(WANTED, Acquire) != FREE {
             let bell = self.bell.load(Acquire);
             if !bell.is_null() {
-                // SAFETY: bells are never freed.
+                // SAFETY: `set_bell` leaks each bell, so it is never freed.
                 unsafe { (*bell).ring() };
             }
             let _ = futex::wait(&self.word, futex::Flags::PRIVATE, WANTED, None);
@@ -77,7 +77,7 @@ impl Lock {
         self.wanted.fetch_sub(1, SeqCst);
     }
 
-    /// Gives it back, as often as it was taken.
+    /// Releases it once; it is free after as many releases as acquisitions.
     #[inline]
     pub fn give(&self) {
         let depth = self.depth.get() - 1;
@@ -90,17 +90,17 @@ impl Lock {
         }
     }
 
-    /// Whether its owner has taken it once only, so that giving it lets others in.
+    /// Returns true if its owner has acquired it only once, so that a release frees it.
     pub fn is_shallow(&self) -> bool {
         self.depth.get() == 1
     }
 
-    /// Whether other threads want it.
+    /// Returns true if other threads want it.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(SeqCst) != 0
     }
 
-    /// Lets those in who want it; then has it again.
+    /// Releases it for the threads that want it, and acquires it again.
     #[cold]
     pub fn let_others(&self) {
         self.give();
@@ -115,14 +115,14 @@ impl Lock {
         self.take();
     }
 
-    /// What ends the owner's wait for a message, from now on.
+    /// Sets the wake-up that ends the owner's wait for a message.
     pub fn set_bell(&self, bell: Option<Bell>) {
         let bell = bell.map_or(std::ptr::null_mut(), |bell| Box::into_raw(Box::new(bell)));
-        // Somebody may be about to ring the old one. A task enrolls seldom, so it stays.
+        // Another thread may be using the old one, so it is leaked. A task seldom enrolls.
         self.bell.store(bell, Release);
     }
 
-    /// In a forked child, whose only thread had it: nobody else wants it.
+    /// Resets it in a forked child, whose only thread held it.
     pub fn after_fork(&self) {
         self.wanted.store(0, Relaxed);
         self.bell.store(std::ptr::null_mut(), Relaxed);

@@ -23,7 +23,7 @@ fn config(library: &Library) -> Result<Vec<HostInfo>, Code> {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// Each pointer is null or can be written.
+/// Each pointer is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_config(
     count: *mut c_int,
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn pvm_config(
         kinds.dedup();
         found.set([hosts.len() as c_int, kinds.len() as c_int]);
         let kept = library.with(|state| Ok(state.hosts.keep(&hosts)))?;
-        // SAFETY: as our caller says.
+        // SAFETY: each pointer is null or valid for a write, required of the caller.
         unsafe {
             if !count.is_null() {
                 *count = hosts.len() as c_int;
@@ -65,13 +65,14 @@ pub unsafe extern "C" fn pvm_config(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_archcode(architecture: *const c_char) -> c_int {
     let called = traced("pvm_archcode", Event::ARCHCODE).gives(Id::AC);
-    // SAFETY: as our caller says.
+    // SAFETY: `architecture` is null or a string, required of the caller.
     let called = called.with(|record| record.string(Id::AN, &unsafe { text(architecture) }));
     call(called, |library| {
         if architecture.is_null() {
             return Err(Error::BadParam.into());
         }
-        // SAFETY: as our caller says.
+        // SAFETY: `architecture` is null or a string, required of the caller. Null is handled
+        // separately.
         let wanted = unsafe { CStr::from_ptr(architecture) }.to_bytes();
         let hosts = config(library)?;
         let found = hosts.iter().find(|host| host.architecture.as_bytes() == wanted);
@@ -79,7 +80,7 @@ pub unsafe extern "C" fn pvm_archcode(architecture: *const c_char) -> c_int {
     })
 }
 
-/// Strings of a C program.
+/// Returns the strings of a C program.
 ///
 /// # Safety
 /// `strings` has `count` strings.
@@ -87,26 +88,27 @@ unsafe fn lines(strings: *const *const c_char, count: c_int) -> Result<Vec<Strin
     if count < 1 || count > c_int::from(HOST_MAX as i16) || strings.is_null() {
         return Err(Error::BadParam.into());
     }
-    // SAFETY: as our caller says.
+    // SAFETY: `strings` has `count` strings, required of the caller.
     let strings = unsafe { std::slice::from_raw_parts(strings, count as usize) };
     let line = |string: &*const c_char| {
-        // SAFETY: as our caller says.
+        // SAFETY: `strings` has `count` strings, required of the caller.
         unsafe { CStr::from_ptr(*string) }.to_string_lossy().into_owned()
     };
     Ok(strings.iter().map(line).collect())
 }
 
-/// Of each what the daemon says; returns how many are no error.
+/// Stores the daemon's result for each item. Returns the number of results without an error.
 ///
 /// # Safety
-/// `statuses` is null or has room for `count`.
+/// `statuses` is null or has room for `count` numbers.
 unsafe fn each(answer: Answer, count: c_int, statuses: *mut c_int) -> Result<c_int, Code> {
     let Answer::Each(each) = answer else { return Err(Error::DSysErr.into()) };
     if each.len() != count as usize {
         return Err(Error::OutOfRes.into());
     }
     if !statuses.is_null() {
-        // SAFETY: as our caller says.
+        // SAFETY: `statuses` is null or has room for `count` numbers, required of the caller. Null
+        // is handled separately.
         unsafe { statuses.copy_from_nonoverlapping(each.as_ptr(), each.len()) };
     }
     Ok(each.iter().filter(|status| **status >= 0).count() as c_int)
@@ -115,7 +117,7 @@ unsafe fn each(answer: Answer, count: c_int, statuses: *mut c_int) -> Result<c_i
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `names` has `count` strings; `statuses` is null or has room for as many.
+/// `names` has `count` strings; `statuses` is null or has room for `count` numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_addhosts(
     names: *const *const c_char,
@@ -123,13 +125,16 @@ pub unsafe extern "C" fn pvm_addhosts(
     statuses: *mut c_int,
 ) -> c_int {
     let called = traced("pvm_addhosts", Event::ADDHOSTS);
-    // SAFETY: as our caller says.
+    // SAFETY: `names` has `count` strings; `statuses` is null or has room for `count` numbers,
+    // required of the caller.
     let list = || unsafe { tracing::texts(names, count) };
     call(called.with(|record| record.strings(Id::HNL, &list())), |library| {
-        // SAFETY: as our caller says.
+        // SAFETY: `names` has `count` strings; `statuses` is null or has room for `count` numbers,
+        // required of the caller.
         let names = unsafe { lines(names, count)? };
         let answer = library.ask(Request::AddHosts(names))?;
-        // SAFETY: as our caller says.
+        // SAFETY: `names` has `count` strings; `statuses` is null or has room for `count` numbers,
+        // required of the caller.
         unsafe { each(answer, count, statuses) }
     })
 }
@@ -137,7 +142,7 @@ pub unsafe extern "C" fn pvm_addhosts(
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// As for [`pvm_addhosts`].
+/// The same as for [`pvm_addhosts`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_delhosts(
     names: *const *const c_char,
@@ -145,13 +150,16 @@ pub unsafe extern "C" fn pvm_delhosts(
     statuses: *mut c_int,
 ) -> c_int {
     let called = traced("pvm_delhosts", Event::DELHOSTS);
-    // SAFETY: as our caller says.
+    // SAFETY: `names` has `count` strings; `statuses` is null or has room for `count` numbers,
+    // required of the caller.
     let list = || unsafe { tracing::texts(names, count) };
     call(called.with(|record| record.strings(Id::HNL, &list())), |library| {
-        // SAFETY: as our caller says.
+        // SAFETY: `names` has `count` strings; `statuses` is null or has room for `count` numbers,
+        // required of the caller.
         let names = unsafe { lines(names, count)? };
         let answer = library.ask(Request::DeleteHosts(names))?;
-        // SAFETY: as our caller says.
+        // SAFETY: `names` has `count` strings; `statuses` is null or has room for `count` numbers,
+        // required of the caller.
         unsafe { each(answer, count, statuses) }
     })
 }
@@ -163,20 +171,20 @@ pub unsafe extern "C" fn pvm_delhosts(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_mstat(host: *const c_char) -> c_int {
     let called = traced("pvm_mstat", Event::MSTAT).gives(Id::HS);
-    // SAFETY: as our caller says.
+    // SAFETY: `host` is null or a string, required of the caller.
     let called = called.with(|record| record.string(Id::HN, &unsafe { text(host) }));
     call_quietly(called, &[Error::NoHost, Error::HostFail], |library| {
-        // SAFETY: as our caller says.
+        // SAFETY: `host` is null or a string, required of the caller. Null is handled separately.
         if host.is_null() || unsafe { *host } == 0 {
             return Err(Error::BadParam.into());
         }
-        // SAFETY: as our caller says.
+        // SAFETY: `host` is null or a string, required of the caller. Null is handled separately.
         let name = unsafe { CStr::from_ptr(host) }.to_string_lossy().into_owned();
         library.ask_number(Request::HostStatus(name))
     })
 }
 
-/// See `pvm3.h`. It is no error that the daemon has gone.
+/// See `pvm3.h`. The end of the daemon is no error.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_halt() -> c_int {
     call(traced("pvm_halt", Event::HALT), |library| {
@@ -205,10 +213,10 @@ fn time_of(microseconds: i64) -> libc::timeval {
     }
 }
 
-/// The time, since 1970.
+/// Returns the time since 1970.
 pub fn now() -> libc::timeval {
     let mut now = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    // SAFETY: it can be written.
+    // SAFETY: `now` is a live local that `gettimeofday` may write.
     unsafe { libc::gettimeofday(&mut now, std::ptr::null_mut()) };
     now
 }
@@ -216,7 +224,7 @@ pub fn now() -> libc::timeval {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// Each pointer is null or can be written.
+/// Each pointer is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_hostsync(
     host: c_int,
@@ -230,7 +238,7 @@ pub unsafe extern "C" fn pvm_hostsync(
         let after = microseconds(now());
         let Answer::Clock(seconds, rest) = answer else { return Err(Error::DSysErr.into()) };
         let there = seconds * 1_000_000 + i64::from(rest);
-        // SAFETY: as our caller says.
+        // SAFETY: each pointer is null or valid for a write, required of the caller.
         unsafe {
             if !clock.is_null() {
                 *clock = time_of(there);
@@ -246,7 +254,7 @@ pub unsafe extern "C" fn pvm_hostsync(
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `arguments` has `count` numbers; the others are null or have room for what comes (10).
+/// `arguments` has `count` numbers; the others are null or have room for the results (10).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_tickle(
     count: c_int,
@@ -256,7 +264,7 @@ pub unsafe extern "C" fn pvm_tickle(
 ) -> c_int {
     let answered = Cell::new(Vec::new());
     let called = traced("pvm_tickle", Event::TICKLE);
-    // SAFETY: as our caller says.
+    // SAFETY: `arguments` has `count` numbers, required of the caller.
     let called =
         called.with(|record| record.ints(Id::TA, unsafe { tracing::numbers(arguments, count) }));
     let called = called.tells(|record, _, result| {
@@ -267,14 +275,15 @@ pub unsafe extern "C" fn pvm_tickle(
         if !(1..=10).contains(&count) || arguments.is_null() {
             return Err(Error::BadParam.into());
         }
-        // SAFETY: as our caller says.
+        // SAFETY: `arguments` has `count` numbers, required of the caller.
         let arguments = unsafe { std::slice::from_raw_parts(arguments, count as usize) };
         let found = match library.ask(Request::Tickle(arguments.to_vec()))? {
             Answer::Each(numbers) => numbers,
             Answer::Number(number) => vec![number],
             _ => Vec::new(),
         };
-        // SAFETY: as our caller says.
+        // SAFETY: `arguments` has `count` numbers; the others are null or have room for the
+        // results (10), required of the caller.
         unsafe {
             if !result_count.is_null() {
                 *result_count = found.len() as c_int;

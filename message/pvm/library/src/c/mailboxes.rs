@@ -1,4 +1,4 @@
-//! Message mailboxes, and the older pvm_insert and its kind, which are mailboxes of one int.
+//! Message mailboxes, and the older calls such as pvm_insert, which use mailboxes of one int.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -14,16 +14,16 @@ use super::state::Code;
 use super::tracing::{text, traced};
 use crate::task::message_of;
 
-/// A class's name. Errors: BadParam if it is null or empty.
+/// Returns a class's name. Errors: BadParam if it is null or empty.
 ///
 /// # Safety
 /// `name` is null or a string.
 unsafe fn class(name: *const c_char) -> Result<String, Code> {
-    // SAFETY: as our caller says.
+    // SAFETY: `name` is null or a string, required of the caller. Null is handled separately.
     if name.is_null() || unsafe { *name } == 0 {
         return Err(Error::BadParam.into());
     }
-    // SAFETY: as our caller says.
+    // SAFETY: `name` is null or a string, required of the caller. Null is handled separately.
     Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
 }
 
@@ -40,7 +40,7 @@ fn put(
     library.ask_number(Request::Mailbox(put))
 }
 
-/// An entry and its index.
+/// Returns an entry and its index.
 fn get(
     library: &Library,
     class: String,
@@ -62,31 +62,31 @@ fn get(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_putinfo(name: *const c_char, id: c_int, flags: c_int) -> c_int {
     let called = traced("pvm_putinfo", Event::PUTINFO).with(|record| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, -1);
         record.int(Id::CF, flags).int(Id::CD, id)
     });
     call_remembering(called, &[Error::Denied, Error::Exists], |library| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         put(library, unsafe { class(name)? }, -1, id, flags)
     })
 }
 
-/// See `pvm3.h`. The buffer that was received last is freed.
+/// See `pvm3.h`. Frees the buffer that was received last.
 ///
 /// # Safety
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
     let called = traced("pvm_recvinfo", Event::GETINFO).with(|record| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, index).int(Id::CF, flags)
     });
     let called = called.tells(|record, _, result| {
         record.int(Id::CC, result.min(0)).int(Id::CR, if result < 0 { -1 } else { result });
     });
     call_remembering(called, &[Error::NotFound], |library| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         let class = unsafe { class(name)? };
         if index < 0 {
             return Err(Error::BadParam.into());
@@ -115,11 +115,11 @@ fn delete(library: &Library, class: String, index: c_int, flags: c_int) -> Resul
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_delinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
     let called = traced("pvm_delinfo", Event::DELINFO).with(|record| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, index).int(Id::CF, flags)
     });
     call_remembering(called, &[Error::Denied, Error::NotFound], |library| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         delete(library, unsafe { class(name)? }, index, flags)
     })
 }
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn pvm_delinfo(name: *const c_char, index: c_int, flags: c
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `pattern` is null or a string; the others are null or can be written.
+/// `pattern` is null or a string; the others are null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getmboxinfo(
     pattern: *const c_char,
@@ -135,12 +135,13 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
     list: *mut *mut CClassInfo,
 ) -> c_int {
     let called = traced("pvm_getmboxinfo", Event::GETMBOXINFO);
-    // SAFETY: as our caller says.
+    // SAFETY: `pattern` is null or a string, required of the caller.
     let called = called.with(|record| record.string(Id::CN, &unsafe { text(pattern) }));
     call(called, |library| {
         let pattern = match pattern.is_null() {
             true => String::new(),
-            // SAFETY: as our caller says.
+            // SAFETY: `pattern` is null or a string, required of the caller. Null is handled
+            // separately.
             false => unsafe { CStr::from_ptr(pattern) }.to_string_lossy().into_owned(),
         };
         let request = Request::Mailbox(MailboxRequest::List(pattern));
@@ -148,7 +149,8 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
             return Err(Error::DSysErr.into());
         };
         let kept = library.with(|state| Ok(state.classes.keep(&classes)))?;
-        // SAFETY: as our caller says.
+        // SAFETY: `pattern` is null or a string; the others are null or valid for a write,
+        // required of the caller.
         unsafe {
             if !list.is_null() {
                 *list = kept;
@@ -168,11 +170,11 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, data: c_int) -> c_int {
     let called = traced("pvm_insert", Event::INSERT).with(|record| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, index).int(Id::CD, data)
     });
     call_remembering(called, &[Error::Denied], |library| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         let class = unsafe { class(name)? };
         if index < -1 {
             return Err(Error::BadParam.into());
@@ -197,15 +199,15 @@ pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, data: c_i
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `name` is null or a string; `data` is null or can be written.
+/// `name` is null or a string; `data` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, data: *mut c_int) -> c_int {
     let called = traced("pvm_lookup", Event::LOOKUP).with(|record| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, index)
     });
     call_remembering(called, &[Error::NotFound], |library| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         let class = unsafe { class(name)? };
         let (index, flags) = match index {
             -1 => (0, PvmMboxFirstAvail),
@@ -223,7 +225,8 @@ pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, data: *mu
             Ok(value.ok())
         })?;
         if let Some(value) = value.filter(|_| !data.is_null()) {
-            // SAFETY: as our caller says.
+            // SAFETY: `data` is null or valid for a write, required of the caller. Null is handled
+            // separately.
             unsafe { *data = value };
         }
         Ok(index)
@@ -237,11 +240,11 @@ pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, data: *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_delete(name: *const c_char, index: c_int) -> c_int {
     let called = traced("pvm_delete", Event::DELETE).with(|record| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, index)
     });
     call_remembering(called, &[Error::NotFound, Error::Denied], |library| {
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller.
         delete(library, unsafe { class(name)? }, index, PvmMboxDefault)
     })
 }

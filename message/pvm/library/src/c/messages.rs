@@ -15,7 +15,7 @@ use super::state::{Code, Matcher, State};
 use super::tracing::{self, Traced, traced};
 use super::{notify, options};
 
-/// Where pvm_send puts a trace event that the program has packed (`pvmtev.h`).
+/// The destination that pvm_send takes for a trace event packed by the program (`pvmtev.h`).
 const TRACE_TID: c_int = -1111;
 const TRACE_TAG: c_int = -2222;
 
@@ -31,7 +31,7 @@ pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
 }
 
 impl State {
-    /// Bytes of the active send buffer, for traces.
+    /// Returns the bytes of the active send buffer, for traces.
     fn length_to_send(&mut self) -> c_int {
         let id = self.task.buffers.getsbuf();
         self.task.buffers.info(id).map_or(-1, |info| info.length)
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int)
     let called = traced("pvm_mcast", Event::MCAST).with_state(|record, state| {
         let length = state.length_to_send();
         record.int(Id::MNB, length).int(Id::MC, tag).int(Id::MCX, state.task.context);
-        // SAFETY: as our caller says.
+        // SAFETY: `tids` is null or has `count` tids, required of the caller.
         record.ints(Id::MDL, unsafe { tracing::numbers(tids, count) });
     });
     call(called, |library| {
@@ -98,7 +98,8 @@ pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int)
         }
         let tids = match count {
             0 => &[],
-            // SAFETY: as our caller says.
+            // SAFETY: `tids` is null or has `count` tids, required of the caller. Null is handled
+            // separately.
             _ => unsafe { std::slice::from_raw_parts(tids, count as usize) },
         };
         if !reserved && tids.iter().any(|tid| !Tid(*tid as u32).is_task()) {
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int)
     })
 }
 
-/// Sends the active send buffer to each of these once, but not to ourselves.
+/// Sends the active send buffer to each of these tasks once, except this one.
 pub fn multicast(library: &Library, tids: &[c_int], tag: c_int) -> Result<(), Code> {
     let mut to: Vec<Tid> = tids.iter().map(|tid| Tid(*tid as u32)).collect();
     to.sort_unstable();
@@ -123,7 +124,7 @@ pub fn multicast(library: &Library, tids: &[c_int], tag: c_int) -> Result<(), Co
     library.run_handlers()
 }
 
-/// How long a call waits for a message.
+/// The time that a call waits for a message.
 #[derive(Clone, Copy)]
 enum Until {
     Ever,
@@ -131,7 +132,7 @@ enum Until {
     Time(Instant),
 }
 
-/// Whom and what a call waits for, and how.
+/// The message that a call waits for: sender, tag, and time.
 #[derive(Clone, Copy)]
 struct Wanted {
     tid: c_int,
@@ -139,7 +140,7 @@ struct Wanted {
     until: Until,
 }
 
-/// The buffer of the message that fits, which is then taken out of those that wait.
+/// Returns the buffer of the first matching message, and removes it from the queue.
 #[inline]
 fn find(library: &Library, wanted: Wanted, take: bool) -> Result<Option<c_int>, Code> {
     let id = loop {
@@ -170,7 +171,7 @@ fn find(library: &Library, wanted: Wanted, take: bool) -> Result<Option<c_int>, 
     Ok(Some(id))
 }
 
-/// Waits for more, unless it is time to give up.
+/// Waits for further messages. Returns false when the time has passed.
 #[inline]
 fn wait(library: &Library, until: &mut Until) -> Result<bool, Code> {
     match *until {
@@ -226,7 +227,8 @@ impl State {
     }
 }
 
-/// By the program's function: 1 is the message, more is the better the more, less is an error.
+/// Finds a message by the program's matching function. Its result 1 selects the message at once;
+/// otherwise the largest positive result wins. A negative result is an error.
 fn find_by(library: &Library, mut wanted: Wanted, matcher: Matcher) -> Result<Option<c_int>, Code> {
     let mut best: Option<(c_int, c_int)> = None;
     let mut at = 0;
@@ -234,7 +236,7 @@ fn find_by(library: &Library, mut wanted: Wanted, matcher: Matcher) -> Result<Op
     loop {
         let next = library.with(|state| Ok(state.task.intake()?.arrived.get(at).copied()))?;
         if let Some(id) = next {
-            // SAFETY: the program's own function, with what it takes.
+            // SAFETY: the program registered `matcher` by pvm_recvf for these arguments.
             match unsafe { matcher(id, wanted.tid, wanted.tag) } {
                 code if code < 0 => return Err(Code(code)),
                 1 => return Ok(Some(id)),
@@ -256,7 +258,7 @@ fn find_by(library: &Library, mut wanted: Wanted, matcher: Matcher) -> Result<Op
     }
 }
 
-/// A call that receives from `tid` with `tag`, as it is traced.
+/// Returns the description of a call that receives from `tid` with `tag`, for traces.
 fn receives(
     name: &'static str,
     event: Event,
@@ -271,7 +273,7 @@ fn receives(
     })
 }
 
-/// What is traced of a message that has come.
+/// Records a received message.
 fn tell_message(record: &mut Record, state: &mut State, id: Option<c_int>) {
     let info = id.and_then(|id| state.task.buffers.info(id).ok());
     let [length, tag, source] =
@@ -307,10 +309,10 @@ pub extern "C" fn pvm_nrecv(tid: c_int, tag: c_int) -> c_int {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `timeout` is null or can be read.
+/// `timeout` is null or valid for a read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, timeout: *const libc::timeval) -> c_int {
-    // SAFETY: as our caller says.
+    // SAFETY: `timeout` is null or valid for a read, required of the caller.
     let timeout = unsafe { timeout.as_ref() };
     let called = traced("pvm_trecv", Event::TRECV).with_state(|record, state| {
         let [seconds, microseconds] =
@@ -351,7 +353,7 @@ pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
     })
 }
 
-/// The matching that tasks begin with, as a function for programs (pvm_recvf returns it).
+/// The default matching function, which pvm_recvf returns to programs.
 unsafe extern "C" fn default_matcher(id: c_int, tid: c_int, tag: c_int) -> c_int {
     let fits = quietly(|library| {
         library.with(|state| {
@@ -381,7 +383,7 @@ pub extern "C" fn pvm_recvf(new: Option<Matcher>) -> Option<Matcher> {
     Some(old.unwrap_or(default_matcher))
 }
 
-/// Bytes of `length` items of a type. Errors: NotImpl for strings, BadParam.
+/// Returns the bytes of `length` items of a type. Errors: NotImpl for strings, BadParam.
 fn bytes_of(length: c_int, data_type: c_int) -> Result<c_int, Error> {
     let size = match data_type {
         PVM_BYTE => 1,
@@ -413,7 +415,8 @@ pub unsafe extern "C" fn pvm_psend(
     });
     call(called, |library| {
         let bytes = bytes_of(length, data_type)?;
-        // SAFETY: as our caller says; the message is gone when this returns.
+        // SAFETY: `at` has `length` items of the type, required of the caller. The message is freed
+        // before this function returns.
         let source = unsafe { Source::new(Kind::Byte, at.cast(), bytes, 1) };
         let old = library.with(|state| {
             let buffers = &mut state.task.buffers;
@@ -434,7 +437,7 @@ pub unsafe extern "C" fn pvm_psend(
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `at` has room for `length` items of the type; the other pointers are null or can be written.
+/// `at` has room for `length` items of the type; the other pointers are null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_precv(
     tid: c_int,
@@ -468,16 +471,17 @@ pub unsafe extern "C" fn pvm_precv(
                 came.set(values);
                 for (place, value) in [with_length, with_tag, from].into_iter().zip(values) {
                     if !place.is_null() {
-                        // SAFETY: as our caller says.
+                        // SAFETY: `at` has room for `length` items of the type, required of the
+                        // caller.
                         unsafe { *place = value };
                     }
                 }
                 let bytes = info.length.min(room);
-                // SAFETY: as our caller says.
+                // SAFETY: `at` has room for `length` items of the type, required of the caller.
                 let mut target = unsafe { Target::new(Kind::Byte, at.cast(), bytes, 1) };
                 let unpacked = buffers.unpack(&mut target);
                 buffers.freebuf(id)?;
-                // A message of another machine's is told as it came: libpvm ignores that, too.
+                // As in libpvm, a failed conversion of a foreign message is ignored.
                 let _ = unpacked;
                 Ok(())
             })

@@ -1,4 +1,5 @@
-//! pvm_notify: of hosts and tasks the daemon knows; of direct routes this library does.
+//! pvm_notify. The daemon sends the notices about hosts and tasks, this library those about direct
+//! routes.
 //!
 //! Inside a host messages always go directly, and need no connection. As in libpvm, a route
 //! is *opened* by the first message that is sent with PvmRouteDirect set, at both ends, and
@@ -19,7 +20,7 @@ use super::state::{Code, State};
 use super::tracing::{self, traced};
 
 impl State {
-    /// A message that is the library's own, with these numbers, as if it had come.
+    /// Queues a message of these numbers, as if it had arrived.
     fn deliver_ints(&mut self, context: c_int, tag: c_int, numbers: &[c_int]) -> Result<(), Error> {
         let id = self.task.buffers.mkbuf(PvmDataDefault)?;
         let old = self.task.buffers.setsbuf(id)?;
@@ -46,7 +47,7 @@ impl State {
                 self.routes.wanted.push((context, tag, if left < 0 { left } else { left - 1 }));
             }
         }
-        // How the route's end is heard of.
+        // This notice reports the end of the route.
         let notify = Request::Notify {
             what: PvmTaskExit,
             context: SYSCTX_TC,
@@ -79,7 +80,7 @@ pub fn route_to(state: &mut State, to: Tid) -> Result<(), Error> {
         return Ok(());
     }
     if state.task.tid() != Some(to) && !state.routes.open.contains(&to) {
-        // As libpvm asks for a connection.
+        // The message by which libpvm requests a connection.
         let id = state.task.buffers.mkbuf(PvmDataDefault)?;
         let context = state.set_context(SYSCTX_TC);
         let sent = state.task.send(id, to, TC_CONREQ);
@@ -116,17 +117,17 @@ pub unsafe extern "C" fn route_closed(id: c_int) -> c_int {
     0
 }
 
-/// Tids of a C program that are tasks'. Errors: BadParam.
+/// Returns tids of tasks, given by a C program. Errors: BadParam.
 ///
 /// # Safety
 /// `tids` has `count` numbers.
 unsafe fn tasks(tids: *const c_int, count: c_int) -> Result<Vec<Tid>, Code> {
-    // SAFETY: as our caller says.
+    // SAFETY: `tids` has `count` numbers, required of the caller.
     let tids = unsafe { numbers(tids, count)? };
     if tids.iter().all(|tid| tid.is_task()) { Ok(tids) } else { Err(Error::BadParam.into()) }
 }
 
-/// Tids of a C program. Errors: BadParam if there are none.
+/// Returns tids given by a C program. Errors: BadParam if there are none.
 ///
 /// # Safety
 /// `tids` has `count` numbers.
@@ -134,7 +135,8 @@ unsafe fn numbers(tids: *const c_int, count: c_int) -> Result<Vec<Tid>, Code> {
     if count < 1 || tids.is_null() {
         return Err(Error::BadParam.into());
     }
-    // SAFETY: as our caller says.
+    // SAFETY: `numbers` is null or has `count` numbers, which stay unchanged while the result is
+    // used, required of the caller. Null is handled separately.
     let tids = unsafe { std::slice::from_raw_parts(tids, count as usize) };
     Ok(tids.iter().map(|tid| Tid(*tid as u32)).collect())
 }
@@ -142,7 +144,7 @@ unsafe fn numbers(tids: *const c_int, count: c_int) -> Result<Vec<Tid>, Code> {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `tids` has `count` tids, where the kind of notice takes tids.
+/// `tids` has `count` tids, if the kind of notice takes tids.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_notify(
     what: c_int,
@@ -152,7 +154,8 @@ pub unsafe extern "C" fn pvm_notify(
 ) -> c_int {
     let called = traced("pvm_notify", Event::NOTIFY).with(|record| {
         let count = if what == PvmHostAdd { 0 } else { count };
-        // SAFETY: as our caller says.
+        // SAFETY: `tids` has `count` tids, if the kind of notice takes tids, required of the
+        // caller.
         let tids = unsafe { tracing::numbers(tids, count) };
         record.int(Id::NE, what).int(Id::NMC, tag).ints(Id::NTL, tids)
     });
@@ -165,9 +168,11 @@ pub unsafe extern "C" fn pvm_notify(
         }
         let cancel = what & PvmNotifyCancel != 0;
         let tids = match what & !PvmNotifyCancel {
-            // SAFETY: as our caller says.
+            // SAFETY: `tids` has `count` tids, if the kind of notice takes tids, required of the
+            // caller.
             PvmHostDelete => unsafe { numbers(tids, count)? },
-            // SAFETY: as our caller says.
+            // SAFETY: `tids` has `count` tids, if the kind of notice takes tids, required of the
+            // caller.
             PvmTaskExit => unsafe { tasks(tids, count)? },
             PvmHostAdd => Vec::new(),
             PvmRouteAdd => {
@@ -181,7 +186,8 @@ pub unsafe extern "C" fn pvm_notify(
                 });
             }
             PvmRouteDelete => {
-                // SAFETY: as our caller says.
+                // SAFETY: `tids` has `count` tids, if the kind of notice takes tids, required of
+                // the caller.
                 let tids = unsafe { tasks(tids, count)? };
                 return watch_routes(library, context, tag, tids);
             }

@@ -17,13 +17,13 @@ use super::tracing::{self, traced};
 /// Smallest and largest fragment, in bytes.
 const FRAGMENT_SIZES: std::ops::RangeInclusive<c_int> = 52..=1_048_576;
 
-/// The settings for children.
+/// Returns the settings for children.
 fn children(_: &mut State) -> &mut Tracer {
-    // SAFETY: who has the state has the lock, and nobody else uses it.
+    // SAFETY: the holder of `State` holds the lock, under which alone the library uses this.
     unsafe { &mut *pvmctrc.0.get() }
 }
 
-/// What a child inherits.
+/// Returns the attributes that children inherit.
 pub fn inheritance(state: &mut State) -> Inheritance {
     let context = state.task.context;
     children(state).inheritance(context)
@@ -36,14 +36,14 @@ impl State {
         std::mem::replace(&mut self.task.context, context)
     }
 
-    /// The daemon has greeted this task.
+    /// Applies the daemon's welcome.
     pub fn greeted(&mut self, welcome: &Welcome) {
         let given = Tracer::of(&welcome.inheritance);
         let own = &mut self.options.own;
         let Tracer { output_tid, output_context, output_tag, .. } = *own;
         let Tracer { trace_tid, trace_context, trace_tag, .. } = *own;
         *own = given;
-        // What the program has set before stays.
+        // Settings that the program has made before stay.
         if output_tid != 0 {
             (own.output_tid, own.output_context, own.output_tag) =
                 (output_tid, output_context, output_tag);
@@ -60,20 +60,20 @@ impl State {
         }
     }
 
-    /// Tracing and output of the task change, and of its children to come.
+    /// Changes tracing and output of this task and of its future children.
     pub fn retrace(&mut self, change: impl FnOnce(&mut Tracer)) {
         change(&mut self.options.own);
         *children(self) = self.options.own;
     }
 
-    /// Tells the daemon of it.
+    /// Notifies the daemon of the changed attributes.
     pub fn tell_inheritance(&mut self) -> Result<(), Error> {
         let inheritance = self.options.own.inheritance(self.task.context);
         self.task.tell(0, Request::Inherit(inheritance))
     }
 }
 
-/// Children's output goes where this task's own goes.
+/// Sends the children's output to the receiver of this task's output.
 pub fn output_as_own(state: &mut State) {
     let own = state.options.own;
     let child = children(state);
@@ -82,7 +82,7 @@ pub fn output_as_own(state: &mut State) {
     child.output_tag = own.output_tag;
 }
 
-/// Children's output comes to this task.
+/// Sends the children's output to this task.
 pub fn output_here(state: &mut State, context: c_int, tag: c_int) {
     let tid = state.task.tid().map_or(0, |tid| tid.as_int());
     let child = children(state);
@@ -91,7 +91,7 @@ pub fn output_here(state: &mut State, context: c_int, tag: c_int) {
     child.output_tag = tag;
 }
 
-/// Where the program's own trace events go, if they are traced.
+/// Returns the sink of the program's own trace events, if they are traced.
 pub fn trace_sink(state: &State) -> Option<Sink> {
     let own = &state.options.own;
     (own.traces_event(Event::USER_DEFINED) && own.trace_tid > 0).then(|| own.trace_sink())
@@ -133,13 +133,13 @@ fn get(state: &mut State, what: c_int) -> Result<c_int, Error> {
 pub extern "C" fn pvm_getopt(what: c_int) -> c_int {
     let called = traced("pvm_getopt", Event::GETOPT).with(|record| record.int(Id::OPT, what));
     let called = called.tells(|record, state, _| {
-        // So libpvm tells of what is no option.
+        // As in libpvm, the value of an unknown option is traced as 0.
         record.int(Id::OPV, get(state, what).unwrap_or(0));
     });
     call(called, |library| library.with(|state| get(state, what)))
 }
 
-/// Sets what is the library's own. Returns the old value; nothing if the daemon has to know.
+/// Sets an option of the library. Returns the old value, or `None` if the daemon needs it, too.
 fn set(state: &mut State, what: c_int, value: c_int) -> Result<Option<c_int>, Error> {
     let tid = state.task.tid().map_or(-1, |tid| tid.as_int());
     let own = state.options.own;
@@ -154,7 +154,7 @@ fn set(state: &mut State, what: c_int, value: c_int) -> Result<Option<c_int>, Er
         PvmAutoErr => Ok(Some(AUTO_ERR.swap(value, Relaxed))),
         PvmOutputTid => {
             let child = children(state);
-            // Of others only those to whom our own output goes.
+            // Of other tasks, only the receiver of our own output is allowed.
             let parents = value == own.output_tid && child.output_tag == own.output_tag;
             allowed(value == 0 || value == tid || parents)?;
             swap(&mut child.output_tid)
@@ -229,7 +229,8 @@ fn set(state: &mut State, what: c_int, value: c_int) -> Result<Option<c_int>, Er
     }
 }
 
-/// Sets what the daemon knows, too; children to come get it as well. Returns the old value.
+/// Sets an option that the daemon needs, too, for this task and its future children. Returns the
+/// old value.
 fn set_own(state: &mut State, what: c_int, value: c_int) -> Result<c_int, Error> {
     let own = &mut state.options.own;
     let place = match what {
@@ -253,7 +254,7 @@ fn set_own(state: &mut State, what: c_int, value: c_int) -> Result<c_int, Error>
     Ok(old)
 }
 
-/// Tells the daemon what of it concerns this task.
+/// Sets an option, and notifies the daemon.
 pub fn set_with_daemon(library: &Library, what: c_int, value: c_int) -> Result<c_int, Code> {
     if what == PvmNoReset {
         let old = library.with(|state| match state.task.is_enrolled() {
@@ -278,7 +279,7 @@ pub fn set_with_daemon(library: &Library, what: c_int, value: c_int) -> Result<c
         })
     })?;
     if goes_nowhere {
-        // libpvm's error here is none.
+        // libpvm returns 0 for this error.
         return Err(Code(0));
     }
     library.enroll()?;
@@ -305,7 +306,7 @@ pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getcontext() -> c_int {
-    // The context is there without the lock.
+    // The context can be read without the lock.
     if !tracing::is_on() {
         return pvmmyctx.load(Relaxed);
     }
@@ -333,7 +334,7 @@ pub extern "C" fn pvm_newcontext() -> c_int {
 pub extern "C" fn pvm_freecontext(context: c_int) -> c_int {
     let called = traced("pvm_freecontext", Event::FREECONTEXT);
     call(called.with(|record| record.int(Id::CXF, context)), |library| match context {
-        // libpvm asks for a new one by this number.
+        // In libpvm, 0 requests a new context.
         0 => library.ask_number(Request::NewContext),
         _ => library.ask_number(Request::FreeContext(context)),
     })
@@ -358,7 +359,7 @@ pub unsafe extern "C" fn pvm_gettmask(who: c_int, mask: *mut c_char) -> c_int {
             return Err(Error::BadParam.into());
         }
         let from = library.with(|state| mask_place(state, who).copied())?;
-        // SAFETY: there is room, as our caller says.
+        // SAFETY: `mask` has room for a trace mask, required of the caller.
         unsafe { mask.cast::<[u8; MASK_SIZE]>().write_unaligned(from) };
         Ok(0)
     })
@@ -374,7 +375,7 @@ pub unsafe extern "C" fn pvm_settmask(who: c_int, mask: *const c_char) -> c_int 
         if mask.is_null() {
             return Err(Error::BadParam.into());
         }
-        // SAFETY: as our caller says.
+        // SAFETY: `mask` is null or a trace mask, required of the caller.
         let from = unsafe { mask.cast::<[u8; MASK_SIZE]>().read_unaligned() };
         library.with(|state| {
             *mask_place(state, who)? = from;

@@ -1,6 +1,6 @@
-//! Tasks that take over a part of PVM: hosters start daemons, taskers start tasks, resource
-//! managers choose where, tracers get trace events. To be one and to be one no longer is the
-//! same call, in turns. Others find them by a mailbox.
+//! Tasks that do a part of PVM's work: hosters start daemons, taskers start tasks, resource
+//! managers choose hosts, tracers receive trace events. The same call registers and unregisters a
+//! task, in turn. Other tasks find them by a mailbox.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -14,7 +14,7 @@ use super::library::{Library, call};
 use super::state::{Code, Roles, State};
 use super::tracing::traced;
 
-/// Puts what `pack` packs into a mailbox.
+/// Puts a message that `pack` packs into a mailbox.
 fn announce(
     library: &Library,
     class: &str,
@@ -37,11 +37,11 @@ fn announce(
 
 fn withdraw(library: &Library, class: &str, index: c_int) {
     let delete = MailboxRequest::Delete { class: class.into(), index, flags: PvmMboxDefault };
-    // The mailbox may be gone, with the task's role.
+    // The mailbox entry may have been deleted with the role.
     let _ = library.ask(Request::Mailbox(delete));
 }
 
-/// Becomes a hoster or tasker, or is one no longer.
+/// Registers or unregisters the task as hoster or tasker.
 fn toggle(
     library: &Library,
     class: &str,
@@ -83,10 +83,10 @@ pub extern "C" fn pvm_reg_tasker() -> c_int {
     })
 }
 
-/// See `pvm3.h`. A resource manager is one until it ends.
+/// See `pvm3.h`. A resource manager keeps its role until it ends.
 ///
 /// # Safety
-/// `host` is null or can be written.
+/// `host` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_reg_rm(host: *mut *mut CHostInfo) -> c_int {
     call(traced("pvm_reg_rm", Event::REG_RM), |library| {
@@ -100,11 +100,12 @@ pub unsafe extern "C" fn pvm_reg_rm(host: *mut *mut CHostInfo) -> c_int {
             Answer::Hosts(hosts) => hosts,
             _ => return Err(Error::DSysErr.into()),
         };
-        // The first one, wherever the manager is.
+        // The first host, wherever the manager runs.
         let first = hosts.get(..1).unwrap_or_default();
         let kept = library.with(|state| Ok(state.manager_host.keep(first)))?;
         if !host.is_null() {
-            // SAFETY: as our caller says.
+            // SAFETY: `host` is null or valid for a write, required of the caller. Null is handled
+            // separately.
             unsafe { *host = kept };
         }
         if let Some(index) = library.with(|state| Ok(state.roles.manager.take()))? {
@@ -136,7 +137,7 @@ pub unsafe extern "C" fn pvm_reg_tracer(
     let called = traced("pvm_reg_tracer", Event::REG_TRACER).with(|record| {
         record.int(Id::TRC, trace_context).int(Id::TRT, trace_tag);
         record.int(Id::TRX, output_context).int(Id::TRO, output_tag);
-        // SAFETY: as our caller says.
+        // SAFETY: `mask` is a trace mask, required of the caller.
         record.string(Id::TRM, &unsafe { CStr::from_ptr(mask) }.to_string_lossy());
         record.int(Id::TRB, buffer).int(Id::TRL, options)
     });
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn pvm_reg_tracer(
             withdraw(library, PVMTRACERCLASS, index);
             return Ok(0);
         }
-        // SAFETY: as our caller says.
+        // SAFETY: `mask` is a trace mask, required of the caller.
         let mask = unsafe { CStr::from_ptr(mask) };
         let inheritance = Inheritance {
             output: Sink { tid: own, context: output_context, tag: output_tag },

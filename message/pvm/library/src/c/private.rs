@@ -21,12 +21,12 @@ fn code(result: Result<(), Code>) -> c_int {
     }
 }
 
-/// Asks the daemon about groups: `request` is a [`GroupRequest`] in postcard's encoding, so is
-/// the [`Answer`], in memory that the caller frees with free(). Makes the process a task.
-/// Returns 0 or PVM's error code, which is not told.
+/// Sends the daemon a group request: a [`GroupRequest`] in postcard's encoding. The [`Answer`] has
+/// the same encoding, in memory that the caller frees with free(). Makes the process a task.
+/// Returns 0 or PVM's error code, which is not reported.
 ///
 /// # Safety
-/// `request` has `length` bytes; the other two can be written.
+/// `request` has `length` bytes; the other two are valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nagaya_pvm_ask(
     request: *const c_void,
@@ -35,12 +35,13 @@ pub unsafe extern "C" fn nagaya_pvm_ask(
     answer_length: *mut usize,
 ) -> c_int {
     code(quietly(|library| {
-        // SAFETY: as our caller says.
+        // SAFETY: `request` has `length` bytes, required of the caller.
         let request = unsafe { std::slice::from_raw_parts(request.cast::<u8>(), length) };
         let request: GroupRequest = postcard::from_bytes(request).map_err(|_| Error::BadParam)?;
         let reply: Answer = library.ask(Request::Group(request))?;
         let reply = postcard::to_extend(&reply, Vec::new()).map_err(|_| Error::SysErr)?;
-        // SAFETY: as much memory as is copied into it; the caller lets us write the rest.
+        // SAFETY: the allocated memory has room for all bytes copied into it. The two result
+        // pointers are valid for a write, required of the caller.
         unsafe {
             let memory = libc::malloc(reply.len());
             if memory.is_null() {
@@ -54,11 +55,11 @@ pub unsafe extern "C" fn nagaya_pvm_ask(
     }))
 }
 
-/// The plain memory of the host's window, which begins with the groups' slots; null if this is
-/// no task. It stays where it is until the task exits.
+/// Returns the plain memory of the host's window, which begins with the groups' slots; null if the
+/// process is no task. It stays mapped until the task exits.
 ///
 /// # Safety
-/// `size` is null or can be written.
+/// `size` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nagaya_pvm_plain(size: *mut usize) -> *mut c_void {
     let plain = quietly(|library| {
@@ -71,21 +72,22 @@ pub unsafe extern "C" fn nagaya_pvm_plain(size: *mut usize) -> *mut c_void {
     });
     let (at, length) = plain.unwrap_or((std::ptr::null_mut(), 0));
     if !size.is_null() {
-        // SAFETY: as our caller says.
+        // SAFETY: `size` is null or valid for a write, required of the caller. Null is handled
+        // separately.
         unsafe { *size = length };
     }
     at.cast()
 }
 
-/// Sleeps until `*word` is no longer `value`: the caller has looked for a while. Meanwhile messages
-/// are taken in, handlers run, and other threads may use the library. Who changes the word wakes
-/// those who sleep on it by futex. Returns 0, or PvmSysErr if the daemon has gone.
+/// Sleeps until `*word` differs from `value`; the caller has polled before. Meanwhile messages are
+/// processed, handlers run, and other threads may use the library. A process that changes the word
+/// wakes the sleepers by futex. Returns 0, or PvmSysErr if the daemon has ended.
 ///
 /// # Safety
-/// `word` can be read, in memory that others share or not.
+/// `word` is aligned and stays valid for reads, in shared or private memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nagaya_pvm_wait(word: *const u32, value: u32) -> c_int {
-    // SAFETY: as our caller says; an atomic is as large.
+    // SAFETY: `word` is aligned and valid, required of the caller; an atomic has the same layout.
     let word = unsafe { &*word.cast::<AtomicU32>() };
     code(quietly(|library| {
         while word.load(Acquire) == value {
@@ -95,13 +97,13 @@ pub unsafe extern "C" fn nagaya_pvm_wait(word: *const u32, value: u32) -> c_int 
     }))
 }
 
-/// What libgpvm3 and programs tell errors of their own with.
+/// Reports an error of libgpvm3 or of a program.
 ///
 /// # Safety
 /// `name` is a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lpvmerr(name: *const c_char, code: c_int) -> c_int {
-    // SAFETY: a string, as our caller says.
+    // SAFETY: `name` is a string, required of the caller.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     tell(&name, code)
 }
@@ -124,7 +126,7 @@ impl Called for GroupCall<'_> {
     }
 
     fn entry(&self, record: &mut Record, _: &mut State) {
-        // SAFETY: a string or null, as those say who call libgpvm3.
+        // SAFETY: `group` is a string or null, required of the callers of libgpvm3.
         record.string(Id::GN, &unsafe { text(self.group) });
         if let Some((id, value)) = self.value {
             record.int(id, value);
@@ -144,8 +146,8 @@ fn group_call<'a>(event: c_int, group: *const c_char, id: c_int, value: c_int) -
     GroupCall { event, group, value: IDS.get(id as usize).map(|id| (*id, value)), list: &[] }
 }
 
-/// A call of libgpvm3 begins, where calls are traced: `event` is its number, `id` that of what
-/// `value` is, or negative. Returns what [`nagaya_pvm_trace_exit`] is to get.
+/// Records the start of a traced call of libgpvm3. `event` is its number, and `id` the kind of the
+/// argument `value`, or negative. Returns the depth for [`nagaya_pvm_trace_exit`].
 ///
 /// # Safety
 /// `group` is null or a string.
@@ -159,7 +161,8 @@ pub unsafe extern "C" fn nagaya_pvm_trace_entry(
     begin(&group_call(event, group, id, value)) as c_int
 }
 
-/// The call ends with this result, which is an `id`; pvm_bcast has sent to `list`.
+/// Records the end of a traced call with this result, of kind `id`. `list` has the receivers of
+/// pvm_bcast.
 ///
 /// # Safety
 /// `list` is null or has `count` tids.
@@ -173,7 +176,7 @@ pub unsafe extern "C" fn nagaya_pvm_trace_exit(
     count: c_int,
 ) {
     let depth = [Depth::Unknown, Depth::Outer, Depth::Inner][depth.clamp(0, 2) as usize];
-    // SAFETY: as our caller says.
+    // SAFETY: `list` is null or has `count` tids, required of the caller.
     let list = unsafe { numbers(list, count) };
     end(&GroupCall { list, ..group_call(event, std::ptr::null(), id, 0) }, depth, result);
 }

@@ -1,4 +1,4 @@
-//! Tasks: being one, starting others, and signals.
+//! Tasks: enrollment, exit, spawning, and signals.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
@@ -74,7 +74,7 @@ impl Library {
 pub extern "C" fn pvm_kill(tid: c_int) -> c_int {
     let called = traced("pvm_kill", Event::KILL).with(|record| record.int(Id::TT, tid));
     call(called, |_| match pvm_sendsig(tid, libc::SIGTERM) {
-        // So libpvm says it, twice.
+        // libpvm's text, which it prints twice.
         code if code < 0 => Err(Code(code)),
         result => Ok(result),
     })
@@ -109,24 +109,26 @@ pub extern "C" fn pvm_pstat(tid: c_int) -> c_int {
     })
 }
 
-/// Strings of a C program, up to a null.
+/// Returns the strings of a C program, up to a null pointer.
 ///
 /// # Safety
 /// `strings` is null or an array of strings that ends with a null.
 unsafe fn strings(mut strings: *const *const c_char) -> Vec<String> {
     let mut all = Vec::new();
-    // SAFETY: as our caller says.
+    // SAFETY: `strings` is null or an array of strings that ends with a null, required of the
+    // caller.
     while let Some(string) = unsafe { strings.as_ref() }.filter(|string| !string.is_null()) {
-        // SAFETY: as our caller says.
+        // SAFETY: `strings` is null or an array of strings that ends with a null, required of the
+        // caller. Null is handled separately.
         all.push(unsafe { CStr::from_ptr(*string) }.to_string_lossy().into_owned());
-        // SAFETY: this was not the last.
+        // SAFETY: this element was not null, so the array has another one.
         strings = unsafe { strings.add(1) };
     }
     all
 }
 
-/// This process's directory, in which relative names of programs are looked for; empty if that is
-/// not text.
+/// Returns the working directory, in which relative names of programs are searched; empty if it is
+/// not UTF-8.
 fn working_directory() -> String {
     let directory = std::env::current_dir().ok();
     directory
@@ -134,7 +136,7 @@ fn working_directory() -> String {
         .unwrap_or_default()
 }
 
-/// The variables that children get: those that PVM_EXPORT names, and itself.
+/// Returns the variables for children: those that PVM_EXPORT names, and PVM_EXPORT.
 fn exported() -> Vec<String> {
     let Ok(names) = std::env::var("PVM_EXPORT") else { return Vec::new() };
     let mut all = vec![format!("PVM_EXPORT={names}")];
@@ -149,8 +151,8 @@ fn exported() -> Vec<String> {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `file` is a string, `arguments` null or strings that end with a null, `place` null or a
-/// string; `tids` is null or has room for `count`.
+/// `file` is a string; `arguments` is null or an array of strings that ends with a null; `place`
+/// is null or a string; `tids` is null or has room for `count` tids.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_spawn(
     file: *const c_char,
@@ -163,7 +165,8 @@ pub unsafe extern "C" fn pvm_spawn(
     let all = Cell::new(Vec::new());
     let more = || std::env::var("PVMTASK").ok().and_then(|text| settings::number(&text));
     let called = traced("pvm_spawn", Event::SPAWN).with(|record| {
-        // SAFETY: as our caller says.
+        // SAFETY: `file` is a string; `place` is null or a string; `tids` is null or has room for
+        // `count` tids, required of the caller.
         let (file, place) = unsafe { (text(file), text(place)) };
         record.string(Id::SE, &file).string(Id::SW, &place);
         record.int(Id::SF, flags | more().unwrap_or(0)).int(Id::SC, count)
@@ -176,12 +179,15 @@ pub unsafe extern "C" fn pvm_spawn(
         if count < 1 || file.is_null() {
             return Err(Error::BadParam.into());
         }
-        // SAFETY: as our caller says.
+        // SAFETY: `file` is a string; `arguments` is null or an array of strings that ends with a
+        // null; `place` is null or a string, required of the caller.
         let (file, place) = unsafe { (text(file), text(place)) };
         let spawn = Spawn {
             file,
             directory: working_directory(),
-            // SAFETY: as our caller says.
+            // SAFETY: `arguments` is null or an array of strings that ends with a null; `place` is
+            // null or a string; `tids` is null or has room for `count` tids, required of the
+            // caller.
             arguments: unsafe { strings(arguments) },
             flags: flags | more().unwrap_or(0),
             place,
@@ -193,11 +199,12 @@ pub unsafe extern "C" fn pvm_spawn(
             Answer::Spawned(each, _) => each,
             _ => return Err(Error::DSysErr.into()),
         };
-        // Tids first, then errors.
+        // Tids first, then errors, as in libpvm.
         each.sort_by_key(|tid| *tid < 0);
         each.truncate(count as usize);
         if !tids.is_null() {
-            // SAFETY: as our caller says.
+            // SAFETY: `tids` is null or has room for `count` tids, required of the caller. Null is
+            // handled separately.
             unsafe { tids.copy_from_nonoverlapping(each.as_ptr(), each.len()) };
         }
         let started: Vec<c_int> = each.into_iter().filter(|tid| *tid > 0).collect();
@@ -211,16 +218,16 @@ pub unsafe extern "C" fn pvm_spawn(
 }
 
 impl State {
-    /// Packs into the active send buffer.
+    /// Packs numbers into the active send buffer.
     pub fn pack_ints(&mut self, numbers: &[c_int]) -> Result<(), Error> {
         let count = numbers.len() as c_int;
-        // SAFETY: as many ints, which outlive the call; the buffer is not packed in place.
+        // SAFETY: `numbers` has `numbers.len()` ints and outlives `source`, whose ints are copied.
         let source = unsafe { Source::new(Kind::Int, numbers.as_ptr().cast(), count, 1) };
         self.task.buffers.pack(&source)
     }
 }
 
-/// Tells tasks that they were spawned together.
+/// Notifies tasks that they were spawned together.
 fn tell_siblings(library: &Library, tids: &[c_int]) -> Result<(), Code> {
     let (old, context) = library.with(|state| {
         let id = state.task.buffers.mkbuf(PvmDataDefault)?;
@@ -241,7 +248,7 @@ fn tell_siblings(library: &Library, tids: &[c_int]) -> Result<(), Code> {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `list` is null or can be written.
+/// `list` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
     let called = traced("pvm_siblings", Event::SIBLINGS).tells(|record, state, result| {
@@ -266,7 +273,8 @@ pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
                 Ok(state.siblings.as_mut().map(|tids| (tids.as_mut_ptr(), tids.len() as c_int)))
             })?;
             if let Some((tids, count)) = found {
-                // SAFETY: as our caller says.
+                // SAFETY: `list` is null or valid for a write, required of the caller. Null is
+                // handled separately.
                 unsafe { *list = tids };
                 return Ok(count);
             }
@@ -278,7 +286,7 @@ pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// The pointers are null or can be written.
+/// The pointers are null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_tasks(
     which: c_int,
@@ -296,7 +304,7 @@ pub unsafe extern "C" fn pvm_tasks(
         };
         let kept = library.with(|state| Ok(state.tasks.keep(&tasks)))?;
         found.set(tasks.len() as c_int);
-        // SAFETY: as our caller says.
+        // SAFETY: the pointers are null or valid for a write, required of the caller.
         unsafe {
             if !count.is_null() {
                 *count = tasks.len() as c_int;
@@ -312,7 +320,7 @@ pub unsafe extern "C" fn pvm_tasks(
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// The pointers are null or can be written.
+/// The pointers are null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getnoresets(list: *mut *mut c_int, count: *mut c_int) -> c_int {
     call("pvm_getnoresets", |library| {
@@ -323,7 +331,7 @@ pub unsafe extern "C" fn pvm_getnoresets(list: *mut *mut c_int, count: *mut c_in
             state.no_resets = tids;
             Ok((state.no_resets.as_mut_ptr(), state.no_resets.len()))
         })?;
-        // SAFETY: as our caller says.
+        // SAFETY: the pointers are null or valid for a write, required of the caller.
         unsafe {
             if !list.is_null() {
                 *list = at;
@@ -336,7 +344,7 @@ pub unsafe extern "C" fn pvm_getnoresets(list: *mut *mut c_int, count: *mut c_in
     })
 }
 
-/// What ps shows of a task that the daemon did not start; before it enrolls.
+/// Sets the name that ps shows for a task that the daemon did not start. Call it before enrolling.
 ///
 /// # Safety
 /// `name` is null or a string.
@@ -346,7 +354,7 @@ pub unsafe extern "C" fn pvmsettaskname(name: *const c_char) -> c_int {
         if name.is_null() {
             return Err(Error::BadParam.into());
         }
-        // SAFETY: as our caller says.
+        // SAFETY: `name` is null or a string, required of the caller. Null is handled separately.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
         library.with(|state| {
             if state.task.is_enrolled() {
@@ -358,7 +366,7 @@ pub unsafe extern "C" fn pvmsettaskname(name: *const c_char) -> c_int {
     })
 }
 
-/// Changes PVM_EXPORT. Environment is C's, so that `getenv` and `putenv` agree.
+/// Changes PVM_EXPORT in the C library's environment, so that `getenv` and `putenv` agree.
 fn change_export(
     name: *const c_char,
     change: impl FnOnce(Option<&str>, &str) -> Option<String>,
@@ -366,15 +374,14 @@ fn change_export(
     if name.is_null() {
         return 0;
     }
-    // SAFETY: as our callers' callers say.
+    // SAFETY: `name` is a string, required of the callers of pvm_export and pvm_unexport.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     if name.is_empty() {
         return 0;
     }
     let old = std::env::var("PVM_EXPORT").ok();
     if let Some(new) = change(old.as_deref(), &name) {
-        // SAFETY: a program that changes its environment in threads has to see to it itself,
-        // as with setenv.
+        // SAFETY: no other thread uses the environment, required of the caller, as for setenv.
         unsafe { std::env::set_var("PVM_EXPORT", new) };
     }
     0
@@ -396,7 +403,7 @@ pub unsafe extern "C" fn pvm_export(name: *const c_char) -> c_int {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// As for [`pvm_export`].
+/// The same as for [`pvm_export`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_unexport(name: *const c_char) -> c_int {
     change_export(name, |old, name| {

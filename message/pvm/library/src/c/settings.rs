@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicI32;
 use pvm::event::Event;
 use pvm::wire::{Inheritance, Sink};
 
-/// Bytes of a trace mask with the zero at its end.
+/// Bytes of a trace mask, with the terminating zero.
 pub const MASK_SIZE: usize = 36;
 
-/// `struct Pvmtracer`: where trace events and output go, of this task or of its children.
+/// `struct Pvmtracer`: destinations of trace events and output, of this task or of its children.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Tracer {
@@ -27,7 +27,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Nothing is traced, and output goes to the daemon's log.
+    /// No tracing, and output into the daemon's log.
     pub const NONE: Tracer = Tracer {
         trace_tid: 0,
         trace_context: 0,
@@ -74,28 +74,29 @@ impl Tracer {
     }
 }
 
-/// The mask in which no event is traced.
+/// The mask that traces no event.
 const NOTHING: [u8; MASK_SIZE] = {
     let mut mask = [b'@'; MASK_SIZE];
     mask[MASK_SIZE - 1] = 0;
     mask
 };
 
-/// A mask from its text without the zero; nothing if that has another length.
+/// Returns a mask from its text without the zero; `None` if the length is wrong.
 pub fn mask_of(text: &[u8]) -> Option<[u8; MASK_SIZE]> {
     let mut mask = NOTHING;
     (text.len() == MASK_SIZE - 1).then(|| mask[..MASK_SIZE - 1].copy_from_slice(text))?;
     Some(mask)
 }
 
-/// Settings that C programs see; used with the lock.
+/// Settings that are visible to C programs; the library uses them under its lock.
 #[repr(transparent)]
 pub struct Shared(pub(super) UnsafeCell<Tracer>);
 
-// SAFETY: the library uses it with its lock; a program that does asks for what it gets.
+// SAFETY: the library accesses it under its lock. A program that accesses it from several threads
+// must synchronize them itself, as with libpvm.
 unsafe impl Sync for Shared {}
 
-/// For children.
+/// The settings for children.
 #[unsafe(no_mangle)]
 pub static pvmctrc: Shared = Shared(UnsafeCell::new(Tracer::NONE));
 
@@ -103,17 +104,17 @@ pub static pvmctrc: Shared = Shared(UnsafeCell::new(Tracer::NONE));
 #[unsafe(no_mangle)]
 pub static pvmmyctx: AtomicI32 = AtomicI32::new(0);
 
-/// What can be set, but for what the task itself has.
+/// The options of pvm_setopt that are not part of [`Task`](crate::task::Task).
 pub struct Options {
     pub(super) debug_mask: c_int,
-    /// Whether tids and tags that PVM keeps for itself may be used.
+    /// True if reserved tids and tags may be used.
     pub reserved: bool,
     pub(super) reserved_as: c_int,
-    /// Whether pvm_catchout says whose output it is.
+    /// True if pvm_catchout prints the tid before each line.
     pub show_tids: bool,
     pub(super) show_tids_as: c_int,
     pub(super) no_reset: c_int,
-    /// Of this task.
+    /// The destinations of this task.
     pub own: Tracer,
 }
 
@@ -132,7 +133,7 @@ impl Default for Options {
     }
 }
 
-/// A number as libpvm reads it in environment variables: decimal, octal or hexadecimal.
+/// Parses a number of an environment variable, as libpvm does: decimal, octal or hexadecimal.
 pub fn number(text: &str) -> Option<c_int> {
     let text = text.trim_start();
     let (digits, radix) = match text.strip_prefix('0') {
@@ -147,60 +148,60 @@ pub fn number(text: &str) -> Option<c_int> {
 }
 
 impl Tracer {
-    /// Where trace events go, how many bytes are gathered, and how.
+    /// Sets the sink of trace events, the trace buffer in bytes, and the trace options.
     pub fn set_trace(&mut self, sink: Sink, buffer: c_int, options: c_int) {
         (self.trace_tid, self.trace_context, self.trace_tag) = (sink.tid, sink.context, sink.tag);
         (self.trace_buffer, self.trace_options) = (buffer, options);
     }
 
-    /// Where output goes.
+    /// Sets the sink of output.
     pub fn set_output(&mut self, sink: Sink) {
         (self.output_tid, self.output_context, self.output_tag) =
             (sink.tid, sink.context, sink.tag);
     }
 
-    /// Whether somebody else than this task is to get trace events.
+    /// Returns true if another task receives trace events.
     pub fn traces(&self, tid: c_int) -> bool {
         self.trace_tid > 0 && self.trace_tid != tid
     }
 
-    /// Whether an event is traced.
+    /// Returns true if an event is traced.
     pub fn traces_event(&self, event: Event) -> bool {
         // Four events a byte.
         self.mask[event as usize / 4] & 1 << (event as usize % 4) != 0
     }
 
-    /// Whether any is.
+    /// Returns true if any event is traced.
     pub fn traces_some(&self) -> bool {
         self.mask[..MASK_SIZE - 1].iter().any(|byte| byte & 0xf != 0)
     }
 
-    /// Where trace events go.
+    /// Returns the sink of trace events.
     pub fn trace_sink(&self) -> Sink {
         Sink { tid: self.trace_tid, context: self.trace_context, tag: self.trace_tag }
     }
 
-    /// How many bytes are gathered.
+    /// Returns the size of the trace buffer in bytes.
     pub fn trace_buffer(&self) -> c_int {
         self.trace_buffer
     }
 
-    /// How events are traced.
+    /// Returns the trace options.
     pub fn trace_options(&self) -> c_int {
         self.trace_options
     }
 
-    /// Which events are traced.
+    /// Sets the mask of traced events.
     pub fn set_mask(&mut self, mask: [u8; MASK_SIZE]) {
         self.mask = mask;
     }
 
-    /// How many bytes are gathered.
+    /// Sets the size of the trace buffer in bytes.
     pub fn set_buffer(&mut self, bytes: c_int) {
         self.trace_buffer = bytes;
     }
 
-    /// How events are traced.
+    /// Sets the trace options.
     pub fn set_options(&mut self, options: c_int) {
         self.trace_options = options;
     }

@@ -17,18 +17,19 @@ use super::library::call;
 use super::tracing::{self, traced};
 use crate::task::daemon::socket_path;
 
-/// The `nagaya` of this library's installation or build tree; else the one that `PATH` finds.
+/// Returns the `nagaya` of this library's installation or build tree, or else the name that is
+/// searched in `PATH`.
 fn command() -> PathBuf {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     let own = pvm_start_pvmd as *const c_void;
-    // SAFETY: an address in this library, and a structure of the size that dladdr fills.
+    // SAFETY: `own` is an address in this library, and `info` is a `Dl_info` that dladdr may write.
     let found = unsafe { libc::dladdr(own, info.as_mut_ptr()) } != 0;
-    // SAFETY: zeroed or filled; all fields are pointers.
+    // SAFETY: `info` is zeroed or filled by dladdr; zero is valid for all its fields.
     let info = unsafe { info.assume_init() };
     if !found || info.dli_fname.is_null() {
         return "nagaya".into();
     }
-    // SAFETY: dladdr gives a string that lives as long as this library.
+    // SAFETY: `dli_fname` is a string that lives as long as this library is loaded.
     let file = unsafe { CStr::from_ptr(info.dli_fname) };
     let file = Path::new(OsStr::from_bytes(file.to_bytes()));
     let directory = |path: &Path| path.parent().map(Path::to_path_buf);
@@ -39,7 +40,7 @@ fn command() -> PathBuf {
     found.unwrap_or_else(|| "nagaya".into())
 }
 
-/// See `pvm3.h`. The daemon is `nagaya pvmd`, which prints where it listens once it does.
+/// See `pvm3.h`. The daemon is `nagaya pvmd`, which prints its socket's path once it listens.
 ///
 /// # Safety
 /// `arguments` is null or has `count` strings.
@@ -49,7 +50,7 @@ pub unsafe extern "C" fn pvm_start_pvmd(
     arguments: *const *const c_char,
     block: c_int,
 ) -> c_int {
-    // SAFETY: as our caller says.
+    // SAFETY: `arguments` is null or has `count` strings, required of the caller.
     let given = unsafe { tracing::texts(arguments, count) };
     let called = traced("pvm_start_pvmd", Event::START_PVMD)
         .with(|record| record.int(Id::BF, block).strings(Id::AS, &given));
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn pvm_start_pvmd(
         }
         library.enroll()?;
         if block != 0 {
-            // Answered when the hosts that were wanted at the start are there.
+            // The answer arrives once the hosts of the host file have joined.
             library.ask(Request::Config)?;
         }
         Ok(0)

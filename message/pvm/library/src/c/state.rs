@@ -16,7 +16,7 @@ use super::settings::Options;
 use crate::task::Task;
 use crate::task::handlers::Handlers;
 
-/// What a function returns instead of a result; mostly one of PVM's errors.
+/// The value that a function returns on failure; mostly one of PVM's error codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub c_int);
 
@@ -26,10 +26,10 @@ impl From<Error> for Code {
     }
 }
 
-/// A function that says whether a message fits (pvm_recvf).
+/// A function that matches messages (pvm_recvf).
 pub type Matcher = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
 
-/// All that the library remembers.
+/// The state of the library.
 pub struct State {
     /// The task.
     pub task: Task,
@@ -37,11 +37,11 @@ pub struct State {
     pub matcher: Option<Matcher>,
     /// Handlers of a process that is no task.
     pub early_handlers: Handlers,
-    /// pvm_setopt.
+    /// Options of pvm_setopt.
     pub options: Options,
-    /// What its tracer is told.
+    /// Trace events.
     pub tracing: Tracing,
-    /// Those whom the parent has spawned together with us, once it has told.
+    /// The tasks that the parent has spawned together with this one, once it has sent their tids.
     pub siblings: Option<Vec<c_int>>,
     /// Roles that this task has taken over.
     pub roles: Roles,
@@ -49,27 +49,27 @@ pub struct State {
     pub routes: Routes,
     /// Output of children.
     pub catchout: Option<Catchout>,
-    /// What pvm_getfds gives.
+    /// The descriptor of pvm_getfds.
     pub descriptors: Descriptors,
-    /// What pvm_config gave.
+    /// The last result of pvm_config.
     pub hosts: Hosts,
-    /// What pvm_reg_rm gave.
+    /// The last result of pvm_reg_rm.
     pub manager_host: Hosts,
-    /// What pvm_tasks gave.
+    /// The last result of pvm_tasks.
     pub tasks: Tasks,
-    /// What pvm_getnoresets gave.
+    /// The last result of pvm_getnoresets.
     pub no_resets: Vec<c_int>,
-    /// What pvm_getmboxinfo gave.
+    /// The last result of pvm_getmboxinfo.
     pub classes: Classes,
-    /// Which thread receives; others wait until it has taken something in.
+    /// The receiving thread; others wait until it has processed a message.
     pub(super) receiver: usize,
-    /// Whose buffers are active, and those of other threads.
+    /// The thread whose buffers are active.
     pub thread: usize,
     pub(super) active: HashMap<usize, (c_int, c_int)>,
     pub(super) empty_looks: u32,
 }
 
-/// What this task is, with the index of its mailbox.
+/// The roles of this task, with the indices of their mailbox entries.
 #[derive(Default)]
 pub struct Roles {
     pub(super) hoster: Option<c_int>,
@@ -78,15 +78,15 @@ pub struct Roles {
     pub(super) tracer: Option<c_int>,
 }
 
-/// Direct routes, and who wants to know of them.
+/// Direct routes, and the requested notices about them.
 #[derive(Default)]
 pub struct Routes {
     pub(super) open: HashSet<Tid>,
-    /// The one that was used last.
+    /// The route that was used last.
     pub(super) last: Option<Tid>,
-    /// Context, tag, and how many notices are left; -1 without end.
+    /// Context, tag, and number of remaining notices; -1 for no limit.
     pub(super) wanted: Vec<(c_int, c_int, c_int)>,
-    /// Context, tag, and whose end is to be told.
+    /// Context and tag of a notice, and the task whose end it reports.
     pub(super) wanted_ends: Vec<(c_int, c_int, Tid)>,
 }
 
@@ -97,16 +97,16 @@ pub struct Catchout {
     pub(super) handlers: [c_int; 2],
 }
 
-/// A child whose output comes.
+/// A child whose output is printed.
 #[derive(Default)]
 pub struct Child {
-    /// A line that has begun.
+    /// The incomplete line.
     pub(super) line: Vec<u8>,
     pub(super) started: bool,
     pub(super) ended: bool,
 }
 
-/// The descriptor, once somebody has asked for it.
+/// The descriptor, once the program has requested it.
 #[derive(Default)]
 pub struct Descriptors {
     pub(super) event: Option<OwnedFd>,
@@ -130,15 +130,15 @@ impl Descriptors {
     }
 }
 
-/// What is remembered of calls.
+/// The state of tracing.
 pub struct Tracing {
-    /// Of which events entry and exit have been described.
+    /// Events whose entry and exit records were described to the tracer, as bits.
     pub(super) described: [i32; COUNT],
     pub(super) counts: [c_int; COUNT],
     pub(super) totals: [Duration; COUNT],
-    /// The threads that are in a call, and since when.
+    /// The threads that execute a call, and its start.
     pub(super) inside: Vec<(usize, Instant)>,
-    /// Records that have not been sent yet.
+    /// Records that were not sent yet.
     pub(super) gathered: Data,
 }
 
@@ -154,7 +154,7 @@ impl Default for Tracing {
     }
 }
 
-/// The time: seconds and microseconds since 1970.
+/// Returns the time: seconds and microseconds since 1970.
 pub fn clock() -> (i32, i32) {
     let now = std::time::SystemTime::now();
     let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Tracing: a task tells its tracer what it calls, with the arguments as the call begins and
-//! the results as it ends (`pvmtev.h`). Only what the program itself calls is told, not what
-//! those calls call, but for what message handlers do that are traced themselves.
+//! Tracing: a task sends its tracer an event at the start of each call, with the arguments, and
+//! one at its end, with the results (`pvmtev.h`). Only calls of the program are traced, not calls
+//! that the library makes. Calls of a message handler are traced if the handler is.
 //!
-//! A function of the library that can be traced is [`traced`]: it says what its record has. A
-//! task that nobody traces pays for that by looking at one word ([`nagaya_pvm_traced`]).
+//! [`traced`] describes the records of a function. Without a tracer, a call only reads one word
+//! ([`nagaya_pvm_traced`]).
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::AtomicBool;
@@ -19,29 +19,29 @@ use super::state::{State, clock};
 use crate::task::handlers::Pattern;
 use crate::task::message_of;
 
-/// Whether calls have to be looked at, for libgpvm3 as well.
+/// True if calls are traced; libgpvm3 reads it, too.
 #[unsafe(no_mangle)]
 pub static nagaya_pvm_traced: AtomicBool = AtomicBool::new(false);
 
-/// Whether calls have to be looked at.
+/// Returns true if calls are traced.
 #[inline]
 pub fn is_on() -> bool {
     nagaya_pvm_traced.load(Relaxed)
 }
 
-/// A function of the library, and what is told of it.
+/// A function of the library, and its trace records.
 pub trait Called {
-    /// Its name, for errors.
+    /// Returns its name, for errors.
     fn name(&self) -> &str;
-    /// By what it is known to tracers, if it is.
+    /// Returns its event, if it can be traced.
     fn event(&self) -> Option<Event>;
-    /// Its arguments.
+    /// Adds its arguments to the record.
     fn entry(&self, record: &mut Record, state: &mut State);
-    /// What has come of it.
+    /// Adds its results to the record.
     fn exit(&self, record: &mut Record, state: &mut State, result: c_int);
 }
 
-/// One of which nothing is told.
+/// A function that is not traced.
 impl Called for &str {
     fn name(&self) -> &str {
         self
@@ -56,7 +56,7 @@ impl Called for &str {
     fn exit(&self, _: &mut Record, _: &mut State, _: c_int) {}
 }
 
-/// See [`traced`].
+/// The description that [`traced`] returns.
 pub struct Traced<'a, Entry, Exit> {
     name: &'a str,
     event: Event,
@@ -64,8 +64,8 @@ pub struct Traced<'a, Entry, Exit> {
     exit: Exit,
 }
 
-/// A function that is traced: without arguments, and with its result as a condition code, as
-/// long as nothing else is said.
+/// Returns the description of a traced function without arguments, whose result is a condition
+/// code. The methods of [`Traced`] change that.
 pub fn traced(name: &str, event: Event) -> Traced<'_, impl Entry, impl Exit> {
     Traced { name, event, entry: |_: &mut Record, _: &mut State| {}, exit: gives(Id::CC) }
 }
@@ -76,34 +76,34 @@ fn gives(id: Id) -> impl Exit {
     }
 }
 
-/// What writes the arguments of a call.
+/// A function that adds the arguments of a call to a record.
 pub trait Entry: Fn(&mut Record, &mut State) {}
 impl<T: Fn(&mut Record, &mut State)> Entry for T {}
 
-/// What writes its results.
+/// A function that adds the results of a call to a record.
 pub trait Exit: Fn(&mut Record, &mut State, c_int) {}
 impl<T: Fn(&mut Record, &mut State, c_int)> Exit for T {}
 
 impl<'a, E: Entry, X: Exit> Traced<'a, E, X> {
-    /// These are its arguments.
+    /// Sets the arguments.
     pub fn with(self, entry: impl Fn(&mut Record) -> &mut Record) -> Traced<'a, impl Entry, X> {
         self.with_state(move |record, _| {
             entry(record);
         })
     }
 
-    /// The same, where they are to be looked up.
+    /// Sets arguments that depend on the library's state.
     pub fn with_state<F: Fn(&mut Record, &mut State)>(self, entry: F) -> Traced<'a, F, X> {
         let Traced { name, event, exit, .. } = self;
         Traced { name, event, entry, exit }
     }
 
-    /// This is what it returns.
+    /// Sets the kind of the result.
     pub fn gives(self, id: Id) -> Traced<'a, E, impl Exit> {
         self.tells(gives(id))
     }
 
-    /// These are its results.
+    /// Sets the results.
     pub fn tells<F: Fn(&mut Record, &mut State, c_int)>(self, exit: F) -> Traced<'a, E, F> {
         let Traced { name, event, entry, .. } = self;
         Traced { name, event, entry, exit }
@@ -128,19 +128,19 @@ impl<E: Entry, X: Exit> Called for Traced<'_, E, X> {
     }
 }
 
-/// Where a call is made.
+/// The nesting of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Nobody has looked.
+    /// Not determined, since calls are not traced.
     Unknown,
-    /// In the program.
+    /// Made by the program.
     Outer,
-    /// In another call.
+    /// Made within another call.
     Inner,
 }
 
 impl State {
-    /// What is traced may have changed.
+    /// Updates the flag of tracing after a change of the settings.
     pub fn look_at_tracing(&mut self) {
         let tid = self.task.tid().map_or(0, |tid| tid.as_int());
         let on = tid != 0 && self.options.own.traces(tid) && self.options.own.traces_some();
@@ -152,7 +152,7 @@ impl State {
         self.task.tid().is_some_and(|tid| own.traces(tid.as_int())) && own.traces_event(event)
     }
 
-    /// A thread makes a call.
+    /// Records the start of a thread's call.
     #[cold]
     pub fn call_begins(&mut self, thread: usize, called: &impl Called) -> Depth {
         if self.tracing.inside.iter().any(|(other, _)| *other == thread) {
@@ -165,7 +165,7 @@ impl State {
         Depth::Outer
     }
 
-    /// The call has ended with this result.
+    /// Records the end of a call with this result.
     #[cold]
     pub fn call_ends(&mut self, thread: usize, called: &impl Called, result: c_int) {
         let inside = &mut self.tracing.inside;
@@ -173,15 +173,15 @@ impl State {
         let since = at.map(|at| inside.swap_remove(at).1);
         let Some(event) = called.event().filter(|event| self.traces(*event)) else { return };
         if event == Event::HALT {
-            // As of pvm_exit, stock PVM tells only that it is called.
+            // Like stock PVM, trace only the start of pvm_exit.
             return;
         }
         self.tracing.totals[event as usize] += since.map_or(Duration::ZERO, |then| then.elapsed());
         self.tell_event(event, Phase::Exit, |record, state| called.exit(record, state, result));
     }
 
-    /// A message handler is called, with the message in buffer `id`. If that is told, so is what
-    /// the handler calls; what it returns is for [`State::handler_ends`].
+    /// Records the start of a message handler for the message in buffer `id`. If it is traced, its
+    /// calls are, too. Returns the state for [`State::handler_ends`].
     pub fn handler_begins(&mut self, pattern: Pattern, id: c_int) -> Option<(usize, Instant)> {
         if !is_on() || !self.traces(Event::MHF_INVOKE) {
             return None;
@@ -199,7 +199,7 @@ impl State {
         Some(inside.swap_remove(at))
     }
 
-    /// The handler has returned.
+    /// Records the end of the handler.
     pub fn handler_ends(&mut self, outer: Option<(usize, Instant)>) {
         self.tracing.inside.extend(outer);
     }
@@ -228,7 +228,7 @@ impl State {
     }
 
     fn new_record(&mut self, before: Data, (event, phase): (Event, Phase)) -> Record {
-        // What is summed up is described each time.
+        // Records of sums are described each time.
         let bit = if phase == Phase::Moment { 0 } else { phase as i32 };
         let described = &mut self.tracing.described[event as usize];
         let is_new = *described & bit == 0;
@@ -237,7 +237,7 @@ impl State {
         Record::new(before, (event, phase), is_new, clock(), tid)
     }
 
-    /// Sends what has been gathered: before settings change, and at the task's end.
+    /// Sends the buffered records: before settings change, and at the task's end.
     pub fn send_events(&mut self) {
         let Some(tid) = self.task.tid() else { return };
         let own: Tracer = self.options.own;
@@ -257,11 +257,11 @@ impl State {
         }
         let sink = own.trace_sink();
         let message = message_of(data.message(sink, 0), &mut self.task.buffers);
-        // That events get lost does not concern the program.
+        // The loss of trace events is no error of the program.
         let _ = message.and_then(|message| self.task.send_unbuffered(message));
     }
 
-    /// How often, and for how long, the program has made which calls since this was asked last.
+    /// Returns the number and duration of the program's calls since the last request.
     fn sums(&mut self, event: Event) -> Data {
         let counts = std::mem::replace(&mut self.tracing.counts, [0; COUNT]);
         let totals = std::mem::replace(&mut self.tracing.totals, [Duration::ZERO; COUNT]);
@@ -281,7 +281,7 @@ impl State {
     }
 }
 
-/// A string of a C program, of which a record tells; none is an empty one.
+/// Returns a string of a C program for a record; null becomes an empty string.
 ///
 /// # Safety
 /// `string` is null or a string.
@@ -289,11 +289,11 @@ pub unsafe fn text(string: *const c_char) -> String {
     if string.is_null() {
         return String::new();
     }
-    // SAFETY: as our caller says.
+    // SAFETY: `string` is null or a string, required of the caller. Null is handled separately.
     unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
 }
 
-/// Strings of a C program.
+/// Returns the strings of a C program.
 ///
 /// # Safety
 /// `strings` is null or has `count` strings.
@@ -301,20 +301,22 @@ pub unsafe fn texts(strings: *const *const c_char, count: c_int) -> Vec<String> 
     if strings.is_null() || count <= 0 {
         return Vec::new();
     }
-    // SAFETY: as our caller says.
+    // SAFETY: `strings` is null or has `count` strings, required of the caller. Null is handled
+    // separately.
     let strings = unsafe { std::slice::from_raw_parts(strings, count as usize) };
-    // SAFETY: as our caller says.
+    // SAFETY: `strings` is null or has `count` strings, required of the caller.
     strings.iter().map(|string| unsafe { text(*string) }).collect()
 }
 
-/// Numbers of a C program.
+/// Returns the numbers of a C program.
 ///
 /// # Safety
-/// `numbers` is null or has `count` of them, which do not change meanwhile.
+/// `numbers` is null or has `count` numbers, which stay unchanged while the result is used.
 pub unsafe fn numbers<'a>(numbers: *const c_int, count: c_int) -> &'a [c_int] {
     if numbers.is_null() || count <= 0 {
         return &[];
     }
-    // SAFETY: as our caller says.
+    // SAFETY: `numbers` is null or has `count` numbers, which stay unchanged while the result is
+    // used, required of the caller. Null is handled separately.
     unsafe { std::slice::from_raw_parts(numbers, count as usize) }
 }

@@ -1,5 +1,5 @@
-//! pvm_packf and pvm_unpackf. What follows the format is fetched by `shim.c`, since Rust
-//! cannot define functions with a variable number of arguments.
+//! pvm_packf and pvm_unpackf. `shim.c` fetches the arguments after the format, since Rust cannot
+//! define functions with a variable number of arguments.
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_long, c_void};
 
@@ -26,65 +26,70 @@ struct List(*mut c_void);
 
 impl Arguments for List {
     fn int(&mut self) -> i32 {
-        // SAFETY: a list that has as much as the format says.
+        // SAFETY: the list has the arguments that the format describes, required of the caller
+        // of `pack_format` or `unpack_format`, which read them in that order.
         unsafe { nagaya_pvm_next_int(self.0) }
     }
 
     fn long(&mut self) -> i64 {
-        // SAFETY: as above.
+        // SAFETY: the list has the arguments that the format describes.
         unsafe { nagaya_pvm_next_long(self.0) }
     }
 
     fn double(&mut self) -> f64 {
-        // SAFETY: as above.
+        // SAFETY: the list has the arguments that the format describes.
         unsafe { nagaya_pvm_next_double(self.0) }
     }
 
     fn pointer(&mut self) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the list has the arguments that the format describes.
         unsafe { nagaya_pvm_next_pointer(self.0).cast() }
     }
 }
 
-/// pvm_packf, with the address of a `va_list`.
+/// Executes pvm_packf with the address of a `va_list`.
 ///
 /// # Safety
-/// `format` is null or a string, and the list has what it says.
+/// `format` is null or a string; `list` is a `va_list` with the arguments that it describes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nagaya_pvm_pack_list(format: *const c_char, list: *mut c_void) -> c_int {
     let called = traced("pvm_packf", Event::PACKF);
-    // SAFETY: as our caller says.
+    // SAFETY: `format` is null or a string, required of the caller.
     let called = called.with(|record| record.string(Id::PF, &unsafe { text(format) }));
     call(called, |library| {
         if format.is_null() {
             return Err(Error::BadParam.into());
         }
-        // SAFETY: as our caller says.
+        // SAFETY: `format` is null or a string; `list` is a `va_list` with the arguments that it
+        // describes, required of the caller. Null is handled separately.
         let format = unsafe { CStr::from_ptr(format) }.to_bytes();
         library.with(|state| {
-            // SAFETY: as our caller says.
+            // SAFETY: `format` is null or a string; `list` is a `va_list` with the arguments that
+            // it describes, required of the caller.
             unsafe { state.task.buffers.pack_format(format, &mut List(list)) }.map(|()| 0)
         })
     })
 }
 
-/// pvm_unpackf, with the address of a `va_list`.
+/// Executes pvm_unpackf with the address of a `va_list`.
 ///
 /// # Safety
-/// As for [`nagaya_pvm_pack_list`].
+/// The same as for [`nagaya_pvm_pack_list`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nagaya_pvm_unpack_list(format: *const c_char, list: *mut c_void) -> c_int {
     let called = traced("pvm_unpackf", Event::UNPACKF);
-    // SAFETY: as our caller says.
+    // SAFETY: `format` is null or a string, required of the caller.
     let called = called.with(|record| record.string(Id::PF, &unsafe { text(format) }));
     call(called, |library| {
         if format.is_null() {
             return Err(Error::BadParam.into());
         }
-        // SAFETY: as our caller says.
+        // SAFETY: `format` is null or a string; `list` is a `va_list` with the arguments that it
+        // describes, required of the caller. Null is handled separately.
         let format = unsafe { CStr::from_ptr(format) }.to_bytes();
         library.with(|state| {
-            // SAFETY: as our caller says.
+            // SAFETY: `format` is null or a string; `list` is a `va_list` with the arguments that
+            // it describes, required of the caller.
             unsafe { state.task.buffers.unpack_format(format, &mut List(list)) }.map(|()| 0)
         })
     })
@@ -105,11 +110,11 @@ macro_rules! jump {
 
 macro_rules! variadic {
     ($($name:ident = $to:ident;)+) => {$(
-        /// See `pvm3.h`. The arguments go on to a C function as they are: rustc exports from a
-        /// library only what is written in Rust.
+        /// See `pvm3.h`. Jumps to a C function with the same arguments: rustc exports only
+        /// functions written in Rust from a library.
         ///
         /// # Safety
-        /// The arguments are what the format says.
+        /// The arguments are those that the format describes.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {

@@ -1,5 +1,5 @@
-//! The connection to the daemon of this host: finding it, enrolling, requests. Its answers
-//! come into the task's receive buffer, as all that comes to a task does.
+//! The connection to the daemon of this host: lookup, enrollment, requests. The daemon's answers
+//! arrive in the task's receive buffer, like all messages to a task.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read};
@@ -17,18 +17,18 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
-/// How long the daemon may take to greet.
+/// Time limit for the daemon to answer the request to enroll.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Advice to the user of a program that finds no daemon.
 const NO_DAEMON: &str = "no pvmd runs on this host for this user: start one with `nagaya pvm`";
 
-/// Why a task could not enroll, in PVM's words.
+/// The reason why a task could not enroll, in the terms of PVM.
 #[derive(Debug)]
 pub struct Refusal {
-    /// What pvm_mytid returns.
+    /// The error that pvm_mytid returns.
     pub error: Error,
-    /// What stands on standard error, line by line.
+    /// The lines for standard error.
     pub lines: Vec<String>,
 }
 
@@ -38,8 +38,8 @@ impl Refusal {
     }
 }
 
-/// Where the daemon listens: `PVMSOCK`, or a name of the user's and, with `PVM_VMID`, the
-/// virtual machine's own.
+/// Returns the path of the daemon's socket: `PVMSOCK`, or the default of this user and of the
+/// virtual machine `PVM_VMID`.
 pub fn socket_path() -> Result<PathBuf, Refusal> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(path) = variable("PVMSOCK") {
@@ -54,8 +54,8 @@ pub fn socket_path() -> Result<PathBuf, Refusal> {
     Ok(directory.join(name))
 }
 
-/// Connects. A daemon that is about to listen there, perhaps in place of one that was killed,
-/// has the lock on the directory (`pvmd/src/socket.rs`).
+/// Connects to the socket. A daemon that starts, perhaps in place of a killed one, holds the lock
+/// on the directory until it listens (`pvm/daemon/src/socket.rs`).
 fn connect(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path).or_else(|error| {
         let directory = path.parent().and_then(|directory| File::open(directory).ok());
@@ -73,12 +73,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Connects to the daemon, and enrolls. Returns its greeting and the window's memory.
+    /// Connects to the daemon, and enrolls. Returns its welcome and the window's memory.
     pub fn enroll(request: Request) -> Result<(Daemon, Welcome, OwnedFd), Refusal> {
         let path = socket_path()?;
         let wrong = |error: io::Error| {
             let what = error.to_string();
-            // As C says it.
+            // The text of strerror(3).
             let what = what.split(" (os error").next().unwrap_or_default();
             Refusal::new(format!("{}: {what}", path.display()))
         };
@@ -117,7 +117,7 @@ impl Daemon {
         }
     }
 
-    /// Reads the one frame that comes by the socket, and the descriptor with it.
+    /// Reads the only frame that arrives by the socket, and its descriptor.
     fn greeting(&mut self) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -144,10 +144,11 @@ impl Daemon {
         Ok((frame, window))
     }
 
-    /// Sends a frame. While the daemon is busy, or does not read from us because what we send
-    /// to is full, `meanwhile` takes in what comes for us, and says whether something did.
+    /// Sends a frame. The daemon may be busy, or may have stopped reading because the destination
+    /// is full. Meanwhile `meanwhile` processes arriving messages, and returns true if there was
+    /// one.
     ///
-    /// Errors: SysErr if the daemon has gone; NoMem for a frame that is too long.
+    /// Errors: SysErr if the daemon has ended; NoMem for a frame that is too long.
     pub fn send(
         &mut self,
         frame: &Frame,
@@ -156,13 +157,13 @@ impl Daemon {
         let bytes = encode(frame)?;
         let mut left = &bytes[..];
         while !left.is_empty() {
-            // Not write: a program without a daemon gets an error code, no SIGPIPE.
+            // Unlike write, this causes no SIGPIPE if the daemon has ended.
             match send(&self.socket, left, SendFlags::NOSIGNAL) {
                 Ok(0) => return Err(Error::SysErr),
                 Ok(n) => left = &left[n..],
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    // Where one thing came, more will.
+                    // After one message, more are likely.
                     let nap_ns = if meanwhile() { 0 } else { 1_000_000 };
                     let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
                     let nap = rustix::event::Timespec { tv_sec: 0, tv_nsec: nap_ns };
@@ -174,7 +175,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whether the daemon has gone.
+    /// Returns true if the daemon has ended.
     pub fn has_gone(&self) -> bool {
         let mut ready = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         let zero = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -182,13 +183,13 @@ impl Daemon {
             && ready[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// The socket, to be waited on for the daemon's end.
+    /// Returns the socket, which becomes readable when the daemon ends.
     pub fn socket(&self) -> impl AsFd {
         &self.socket
     }
 }
 
-/// A frame as it goes: its length, and itself.
+/// Encodes a frame: its length, then its bytes.
 fn encode(frame: &Frame) -> Result<Vec<u8>, Error> {
     let bytes = postcard::to_extend(frame, vec![0; 4]).map_err(|_| Error::BadParam)?;
     let length = bytes.len() - 4;

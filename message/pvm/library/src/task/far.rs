@@ -1,10 +1,9 @@
-//! Tasks of other hosts. Messages to them go through the daemons until there is a direct
-//! way: the daemons say where the other task is on the fabric, and both connect. From then on
-//! messages go from task to task; their numbers keep them in order when the way changes.
+//! Tasks of other hosts. Messages to them go through the daemons until a direct route exists: the
+//! daemons pass on the fabric addresses, and both tasks connect. From then on messages go from
+//! task to task. Sequence numbers keep them in order when the route changes.
 //!
-//! The fabric is opened when first it is needed, for UCX takes its time and memory. A task
-//! that waits sleeps on its receive buffer as ever; a thread watches the fabric's descriptor
-//! and rings.
+//! The fabric is opened at the first use, since UCX takes time and memory. A waiting task still
+//! sleeps on its receive buffer; a thread polls the fabric's descriptor and wakes it.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,46 +20,46 @@ use pvm::tid::Tid;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use sync::wait::WaitPolicy;
 
-/// Most bytes of messages that wait to be sent. Who sends more waits with them.
-const PENDING_MAX: usize = 64 << 20;
-/// How long the end of a task waits for what it has sent.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// Most bytes of messages in flight. A sender that exceeds them waits.
+const PENDING_BYTES_MAX: usize = 64 << 20;
+/// Time limit at a task's end for the delivery of its messages.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How messages go to a task.
+/// The route of messages to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// Through the daemons; they were asked by this number where the task is.
+enum Route {
+    /// Through the daemons; the request with this number asks them for the task's address.
     Asked(u32),
-    /// Through the daemons, until the connection stands.
+    /// Through the daemons, until the connection is established.
     Connecting(Peer),
     /// Directly.
     Open(Peer),
-    /// Through the daemons: there is no other.
+    /// Through the daemons, since no direct route is possible.
     None,
 }
 
 /// A message of a task: envelope and lengths of fragments, and its data.
 #[derive(Debug)]
 pub struct Came {
-    /// Who has sent it.
+    /// Its sender.
     pub from: Tid,
-    /// Envelope and lengths, or nothing if they are in front of the data.
+    /// Envelope and fragment lengths; empty if they precede the data.
     pub head: Vec<u8>,
-    /// The rest.
+    /// The data.
     pub data: Vec<u8>,
 }
 
-/// The ways to tasks of other hosts.
+/// The routes to tasks of other hosts.
 pub struct Far {
     fabric: Option<Fabric>,
-    /// Why there is no fabric, once that is known.
+    /// The fabric could not be opened.
     failed: bool,
-    ways: HashMap<Tid, Way>,
-    /// How many of them are asked for.
+    routes: HashMap<Tid, Route>,
+    /// Number of routes that wait for an address.
     asked: usize,
-    /// How often a wait polls before it sleeps.
+    /// Number of polls before a waiter sleeps.
     pub policy: WaitPolicy,
-    /// Lengths of what waits to be sent.
+    /// Bytes of each message in flight.
     pending: HashMap<SendId, usize>,
     pending_bytes: usize,
     watcher: Option<Watcher>,
@@ -68,17 +67,17 @@ pub struct Far {
 
 impl std::fmt::Debug for Far {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Far").field("ways", &self.ways).finish_non_exhaustive()
+        f.debug_struct("Far").field("routes", &self.routes).finish_non_exhaustive()
     }
 }
 
 impl Far {
-    /// No ways yet.
+    /// Returns an empty set.
     pub fn new() -> Far {
         Far {
             fabric: None,
             failed: false,
-            ways: HashMap::new(),
+            routes: HashMap::new(),
             asked: 0,
             policy: WaitPolicy::for_network(),
             pending: HashMap::new(),
@@ -87,14 +86,14 @@ impl Far {
         }
     }
 
-    /// Whether there is something to look after.
+    /// Returns true if the fabric needs polling.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.fabric.is_some()
     }
 
-    /// Opens the fabric, and says where others find this task. Nothing if that was done, or
-    /// cannot be: then all goes through the daemons.
+    /// Opens the fabric, and returns this task's address. Returns `None` if the fabric is open
+    /// already, or cannot be opened: then all messages go through the daemons.
     pub fn open(&mut self, own: Tid, secret: &[u8; 32], bell: Bell) -> Option<Vec<u8>> {
         if self.fabric.is_some() || self.failed {
             return None;
@@ -109,48 +108,48 @@ impl Far {
         Some(address)
     }
 
-    /// Whether the daemons should be asked where this task is.
+    /// Returns true if the daemons should be asked for the address of this task.
     pub fn is_unknown(&self, tid: Tid) -> bool {
-        !self.failed && !self.ways.contains_key(&tid)
+        !self.failed && !self.routes.contains_key(&tid)
     }
 
-    /// The daemons were asked where this task is, by this number.
+    /// Records that the request with this number asks for the address of this task.
     pub fn asked(&mut self, tid: Tid, id: u32) {
-        self.ways.insert(tid, Way::Asked(id));
+        self.routes.insert(tid, Route::Asked(id));
         self.asked += 1;
     }
 
-    /// Who was asked for, by which number. Mostly nobody.
-    pub fn questions(&self) -> Vec<(Tid, u32)> {
+    /// Returns the tasks whose address was requested, and the numbers of the requests.
+    pub fn address_requests(&self) -> Vec<(Tid, u32)> {
         if self.asked == 0 {
             return Vec::new();
         }
-        let asked = |(tid, way): (&Tid, &Way)| match way {
-            Way::Asked(id) => Some((*tid, *id)),
+        let asked = |(tid, route): (&Tid, &Route)| match route {
+            Route::Asked(id) => Some((*tid, *id)),
             _ => None,
         };
-        self.ways.iter().filter_map(asked).collect()
+        self.routes.iter().filter_map(asked).collect()
     }
 
-    /// The daemons have answered.
+    /// Processes the daemons' answer.
     pub fn answered(&mut self, tid: Tid, address: Option<&[u8]>) {
         self.asked = self.asked.saturating_sub(1);
-        if matches!(self.ways.get(&tid), Some(Way::Open(_))) {
+        if matches!(self.routes.get(&tid), Some(Route::Open(_))) {
             return; // it has connected to us meanwhile
         }
         let connect = |fabric: &mut Fabric| fabric.connect(address?).ok();
         let peer = self.fabric.as_mut().and_then(connect);
-        self.ways.insert(tid, peer.map_or(Way::None, Way::Connecting));
+        self.routes.insert(tid, peer.map_or(Route::None, Route::Connecting));
     }
 
-    /// Sends directly, if there is a way. `table` are lengths of fragments. Whether it went.
+    /// Sends a message directly. Returns false if there is no direct route.
     pub fn send(&mut self, to: Tid, head: &[&[u8]], data: impl FnOnce() -> Vec<u8>) -> bool {
-        let Some(Way::Open(peer)) = self.ways.get(&to) else { return false };
+        let Some(Route::Open(peer)) = self.routes.get(&to) else { return false };
         let Some(fabric) = &mut self.fabric else { return false };
         let head = head.concat();
         let (head, data) = match head.len() <= USER_HEADER_BYTES_MAX {
             true => (head, data()),
-            // Many fragments: all of it is payload.
+            // The head of many fragments exceeds a header, so it goes in the payload.
             false => (Vec::new(), [head, data()].concat()),
         };
         let size = data.len();
@@ -162,18 +161,18 @@ impl Far {
                 true
             }
             Err(_) => {
-                self.ways.insert(to, Way::None);
+                self.routes.insert(to, Route::None);
                 false
             }
         }
     }
 
-    /// Whether so much waits to be sent that one should wait, too.
+    /// Returns true if a sender should wait, since too many bytes are in flight.
     pub fn is_full(&self) -> bool {
-        self.pending_bytes > PENDING_MAX
+        self.pending_bytes > PENDING_BYTES_MAX
     }
 
-    /// The next message, if one has come.
+    /// Returns the next message, if one has arrived.
     #[inline]
     pub fn poll(&mut self) -> Option<Came> {
         loop {
@@ -189,9 +188,9 @@ impl Far {
         match event {
             Event::Connected(peer) => {
                 let tid = tid(peer)?;
-                let way = self.ways.entry(tid).or_insert(Way::None);
-                if !matches!(way, Way::Open(_)) {
-                    *way = Way::Open(peer);
+                let route = self.routes.entry(tid).or_insert(Route::None);
+                if !matches!(route, Route::Open(_)) {
+                    *route = Route::Open(peer);
                 }
             }
             Event::Message { from, header, payload } => {
@@ -203,13 +202,13 @@ impl Far {
             }
             Event::Closed(peer) | Event::Lost { peer, .. } => {
                 let tid = tid(peer)?;
-                match self.ways.get(&tid) {
-                    Some(Way::Open(open)) if *open == peer => {
-                        self.ways.insert(tid, Way::None);
+                match self.routes.get(&tid) {
+                    Some(Route::Open(open)) if *open == peer => {
+                        self.routes.insert(tid, Route::None);
                     }
-                    Some(Way::Connecting(begun)) if *begun == peer => {
-                        // It did not answer in time: it may be busy. Asked again, later.
-                        self.ways.remove(&tid);
+                    Some(Route::Connecting(begun)) if *begun == peer => {
+                        // It did not answer in time, and may be busy. A later send tries again.
+                        self.routes.remove(&tid);
                     }
                     _ => {}
                 }
@@ -218,12 +217,12 @@ impl Far {
         None
     }
 
-    /// There is no such task any more.
+    /// Forgets tasks that have ended.
     pub fn forget(&mut self, fits: impl Fn(Tid) -> bool) {
-        self.ways.retain(|tid, way| matches!(way, Way::Asked(_)) || !fits(*tid));
+        self.routes.retain(|tid, route| matches!(route, Route::Asked(_)) || !fits(*tid));
     }
 
-    /// Before one sleeps: whether one may. The bell then rings when something comes.
+    /// Prepares for a sleep. Returns true if the caller may sleep; an event then wakes it.
     pub fn arm(&mut self) -> bool {
         let (Some(fabric), Some(watcher)) = (&mut self.fabric, &self.watcher) else {
             return true;
@@ -235,15 +234,15 @@ impl Far {
         armed
     }
 
-    /// Sends what waits, and takes leave of the others, for a while at most. Also of those to
-    /// whom a way has only begun: UCX before 1.14 aborts a process whose peer ends in the middle
-    /// of that (its pull request 8175).
+    /// Flushes messages in flight and closes all connections, within a time limit. This includes
+    /// connections that are being established: UCX before 1.14 aborts a process whose peer ends
+    /// meanwhile (UCX pull request 8175).
     pub fn close(&mut self) {
-        let end = Instant::now() + FAREWELL;
+        let end = Instant::now() + CLOSE_TIMEOUT;
         let Some(fabric) = &mut self.fabric else { return };
         let mut open: Vec<Peer> = Vec::new();
-        for way in self.ways.values() {
-            if let Way::Open(peer) | Way::Connecting(peer) = way {
+        for route in self.routes.values() {
+            if let Route::Open(peer) | Route::Connecting(peer) = route {
                 fabric.close(*peer);
                 open.push(*peer);
             }
@@ -260,17 +259,17 @@ impl Far {
         }
         self.fabric = None;
         self.watcher = None;
-        self.ways.clear();
+        self.routes.clear();
     }
 
-    /// Forgets all in a forked child, whose parent's connections these are.
+    /// Forgets all connections in a forked child, since they belong to the parent.
     pub fn abandon(mut self) {
         std::mem::forget(self.fabric.take());
         std::mem::forget(self.watcher.take());
     }
 }
 
-/// A thread that waits on the fabric's descriptor while the task sleeps.
+/// A thread that polls the fabric's descriptor while the task sleeps.
 struct Watcher {
     state: Arc<State>,
 }
@@ -296,7 +295,7 @@ impl Watcher {
         Some(Watcher { state })
     }
 
-    /// Rings when the descriptor is readable, once.
+    /// Wakes the task once when the descriptor becomes readable.
     fn watch(&self) {
         if !self.state.watching.swap(true, Ordering::SeqCst) {
             let _ = rustix::io::write(&self.state.wake, &1u64.to_ne_bytes());

@@ -1,22 +1,22 @@
-//! Message handlers (pvm_addmhf): which function takes a message that comes. Numbers are given
-//! as libpvm gives them: one that was freed last is given next.
+//! Message handlers (pvm_addmhf): functions that process arriving messages. Numbers are assigned
+//! as in libpvm: the number freed last is assigned next.
 
 use std::ffi::c_int;
 
 use pvm::error::Error;
 use pvm::message::Header;
 
-/// A program's function; it gets the number of the message's buffer.
+/// A program's function. Its argument is the number of the message's buffer.
 pub type Function = unsafe extern "C" fn(c_int) -> c_int;
 
-/// Which messages: -1 is any.
+/// The messages that a handler takes; -1 matches any value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// From whom.
+    /// The sender.
     pub source: i32,
-    /// With which tag.
+    /// The tag.
     pub tag: i32,
-    /// In which context.
+    /// The context.
     pub context: i32,
 }
 
@@ -32,7 +32,7 @@ impl Pattern {
             && fits(self.source, header.source)
     }
 
-    /// Whether some message might fit both.
+    /// Returns true if a message can match both patterns.
     fn overlaps(&self, other: &Pattern) -> bool {
         both(self.tag, other.tag)
             && both(self.context, other.context)
@@ -45,9 +45,9 @@ impl Pattern {
 pub struct Handler {
     /// Its number.
     pub number: i32,
-    /// What it takes.
+    /// The messages that it takes.
     pub pattern: Pattern,
-    /// What takes it.
+    /// The function that processes them.
     pub function: Function,
 }
 
@@ -55,12 +55,12 @@ pub struct Handler {
 #[derive(Debug, Default)]
 pub struct Handlers {
     active: Vec<Handler>,
-    /// Numbers that were given and are free; the last is next.
+    /// Freed numbers; the last one is assigned next.
     free: Vec<i32>,
 }
 
 impl Handlers {
-    /// pvm_addmhf. Errors: Exists if a message might fit another handler, too.
+    /// Executes pvm_addmhf. Errors: Exists if a message can match another handler, too.
     pub fn add(&mut self, pattern: Pattern, function: Function) -> Result<i32, Error> {
         if self.active.iter().any(|handler| handler.pattern.overlaps(&pattern)) {
             return Err(Error::Exists);
@@ -70,7 +70,7 @@ impl Handlers {
         Ok(number)
     }
 
-    /// pvm_delmhf. Errors: BadParam if negative, NotFound.
+    /// Executes pvm_delmhf. Errors: BadParam if `number` is negative, NotFound.
     pub fn delete(&mut self, number: i32) -> Result<(), Error> {
         if number < 0 {
             return Err(Error::BadParam);
@@ -81,22 +81,22 @@ impl Handlers {
         Ok(())
     }
 
-    /// How many numbers have been given, free ones among them.
+    /// Returns the count of numbers assigned so far, free ones included.
     pub fn given(&self) -> usize {
         self.active.len() + self.free.len()
     }
 
-    /// The handlers that are there.
+    /// Returns the handlers.
     pub fn active(&self) -> &[Handler] {
         &self.active
     }
 
-    /// Numbers that are free; the last is given next.
+    /// Returns the free numbers; the last one is assigned next.
     pub fn free(&self) -> &[i32] {
         &self.free
     }
 
-    /// Who takes a message with this header.
+    /// Returns the handler of a message with this header.
     #[inline]
     pub fn find(&self, header: &Header) -> Option<Handler> {
         let fits = |handler: &&Handler| handler.pattern.fits(header);

@@ -10,7 +10,7 @@ pub struct Head {
     pub envelope: [u8; SIZE],
     /// Lengths of the fragments, if there are several.
     pub table: Vec<u8>,
-    /// Bytes in all, with the data.
+    /// Total bytes, with the data.
     pub size: usize,
 }
 
@@ -41,7 +41,7 @@ impl Head {
         Head { envelope: envelope.to_bytes(), table, size }
     }
 
-    /// Bytes of data.
+    /// Returns the bytes of data.
     pub fn data(&self) -> usize {
         self.size - SIZE - self.table.len()
     }

@@ -1,5 +1,5 @@
-//! What comes into a task's receive buffer: messages for its program, in order; the daemon's
-//! answers and notices.
+//! Messages that arrive in a task's receive buffer: messages for its program, in order, and the
+//! daemon's answers and notices.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -21,22 +21,22 @@ use super::neighbours::Coming;
 use super::order::Order;
 use super::parts::Parts;
 
-/// What has come.
+/// The arrived messages.
 #[derive(Debug)]
 pub struct Intake {
-    /// Buffers of messages that wait to be received, in order.
+    /// Buffers of messages that the program has not received yet, in order.
     pub arrived: VecDeque<i32>,
     /// Buffers of messages that a handler takes, in order.
     pub to_handle: VecDeque<(Handler, i32)>,
     /// Handlers.
     pub handlers: Handlers,
-    /// Answers that nobody has taken yet.
+    /// Answers that were not taken yet.
     pub answers: HashMap<u32, Result<Answer, i32>>,
-    /// Notice of the daemon.
+    /// Notices of the daemon.
     pub notices: VecDeque<Notice>,
-    /// How many messages have come, for the program or its handlers.
+    /// Number of messages that have arrived for the program or its handlers.
     pub taken: u64,
-    /// Messages that were dropped because they are not what any sender writes.
+    /// Number of messages dropped because they were malformed.
     pub dropped: u64,
     order: Order<Message>,
     parts: Parts,
@@ -44,7 +44,7 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Nothing has come, to a task of this host.
+    /// Returns an empty intake for a task of this host.
     pub fn new(host: u16, handlers: Handlers) -> Intake {
         Intake {
             arrived: VecDeque::new(),
@@ -60,7 +60,7 @@ impl Intake {
         }
     }
 
-    /// Something has come.
+    /// Processes a message in the receive buffer.
     #[inline]
     pub fn take(&mut self, arrived: &mut Arrived<'_>, buffers: &mut Buffers) {
         if self.take_piece(arrived, buffers).is_err() {
@@ -121,7 +121,7 @@ impl Intake {
         tid == self.daemon || tid == PVMD
     }
 
-    /// A message that is all there: envelope, lengths, data.
+    /// Processes a complete message: envelope, fragment lengths, data.
     pub fn take_whole(
         &mut self,
         sender: Tid,
@@ -137,10 +137,10 @@ impl Intake {
         self.take_in_order(sender, &envelope, message, buffers)
     }
 
-    /// A message of a task of another host, over the fabric: its head, and its data.
+    /// Processes a message that arrived over the fabric: its head and its data.
     pub fn take_far(&mut self, sender: Tid, head: &[u8], data: Vec<u8>, buffers: &mut Buffers) {
         let taken = match head.split_at_checked(SIZE) {
-            // All of it is data.
+            // The head precedes the data in the payload.
             None => self.take_whole(sender, data, buffers),
             Some((envelope, table)) => Envelope::parse(envelope).and_then(|envelope| {
                 let message = in_block(&envelope, table, Arc::new(data), 0, buffers)?;
@@ -198,7 +198,7 @@ impl Intake {
         buffers: &mut Buffers,
     ) -> Result<(), Error> {
         let source = Tid(message.header.source as u32);
-        // Only daemons speak for others.
+        // Only a daemon may forward messages of other tasks.
         if source != sender && !self.is_daemon(sender) {
             return Err(Error::BadMsg);
         }
@@ -211,14 +211,14 @@ impl Intake {
         Ok(())
     }
 
-    /// A message is there, for its handler or to be received.
+    /// Queues a message for its handler, or for the program.
     #[inline]
     pub fn deliver(&mut self, message: Message, buffers: &mut Buffers) {
         let id = buffers.insert(message);
         let _ = self.deliver_buffer(id, buffers);
     }
 
-    /// As [`Intake::deliver`], of a message that is in a buffer.
+    /// Does the same as [`Intake::deliver`] for a message in a buffer.
     #[inline]
     pub fn deliver_buffer(&mut self, id: i32, buffers: &mut Buffers) -> Result<(), Error> {
         let message = buffers.message(id)?;
@@ -233,7 +233,7 @@ impl Intake {
         Ok(())
     }
 
-    /// How many messages wait.
+    /// Returns the number of queued messages.
     pub fn waiting(&self) -> usize {
         self.arrived.len() + self.to_handle.len()
     }
@@ -259,7 +259,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Those who fit send no more: what is held of them, or half there, is done with.
+    /// Handles the end of the tasks that `fits` selects: queues their held messages, and drops
+    /// incomplete ones.
     pub fn gone(&mut self, fits: impl Fn(Tid) -> bool, buffers: &mut Buffers) {
         self.parts.forget(&fits);
         for message in self.order.flush(fits) {
@@ -268,13 +269,13 @@ impl Intake {
     }
 }
 
-/// A message that was in other hands, such as a mailbox's. Errors: BadMsg.
+/// Parses a message that was stored elsewhere, such as in a mailbox. Errors: BadMsg.
 pub fn message_of(bytes: Vec<u8>, buffers: &mut Buffers) -> Result<Message, Error> {
     let envelope = Envelope::parse(&bytes)?;
     parse_block(&envelope, bytes, buffers)
 }
 
-/// A message's data, where their sender has written them.
+/// The data of a message, in the buffer that its sender exposes.
 struct Lent(Loan);
 
 impl Block for Lent {
@@ -287,7 +288,8 @@ impl Block for Lent {
     }
 }
 
-/// A message whose fragments lie in the block in which it came, behind envelope and lengths.
+/// Returns a message whose fragments lie in the block in which it arrived, behind envelope and
+/// lengths.
 fn parse_block(
     envelope: &Envelope,
     block: Vec<u8>,
@@ -302,8 +304,8 @@ fn parse_block(
     in_block(envelope, &table, Arc::new(block), end, buffers)
 }
 
-/// A message whose fragments lie in a block from `at` on, and fill it; `table` are their
-/// lengths, of one none.
+/// Returns a message whose fragments fill a block from `at` on. `table` has their lengths; it is
+/// empty for one fragment.
 fn in_block(
     envelope: &Envelope,
     table: &[u8],

@@ -32,7 +32,7 @@ impl Task {
         let came = intake.arrived.iter().position(|&came| {
             buffers.message(came).is_ok_and(|message| {
                 let header = &message.header;
-                // As libpvm, which takes one with no wait ID, too.
+                // As in libpvm, an answer without a wait ID counts, too.
                 let ours =
                     header.wait_id == id as i32 || !asked.contains_key(&(header.wait_id as u32));
                 (header.source, header.tag) == (source, tag) && ours

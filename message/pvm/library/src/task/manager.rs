@@ -10,7 +10,7 @@ use pvm::protocol::*;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, HostInfo, Request, Sink, Spawn, TaskInfo};
 
-/// The resource manager, and what it has not answered yet.
+/// The resource manager, and the requests that it has not answered yet.
 #[derive(Debug, Default)]
 pub struct Manager {
     pub(super) tid: Option<Tid>,
@@ -18,7 +18,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// As the daemon's welcome says.
+    /// Returns the state for the manager that the daemon's welcome names.
     pub fn new(tid: Option<Tid>) -> Manager {
         Manager { tid, asked: HashMap::new() }
     }
@@ -32,7 +32,8 @@ fn sink(data: Data, Sink { tid, context, tag }: Sink) -> Data {
     data.int(tid).int(context).int(tag)
 }
 
-/// Tag and data of the message to the resource manager; nothing if the request is none for it.
+/// Returns tag and data of the message to the resource manager; `None` if the daemon handles the
+/// request.
 pub(super) fn message(request: &Request) -> Option<(i32, Data)> {
     let data = Data::default();
     Some(match request {
@@ -41,7 +42,7 @@ pub(super) fn message(request: &Request) -> Option<(i32, Data)> {
         Request::Config => (SM_CONFIG, data),
         Request::Tasks(which) => (SM_TASK, data.int(which.as_int())),
         Request::ResourceManager => (SM_SCHED, data),
-        // In this context the library itself wants to know.
+        // The library itself requests notices in this context.
         Request::Notify { what, context, tag, tids, count } if *context != SYSCTX_TC => {
             let data = data.int(*what).int(*context).int(*tag).int(*count);
             (SM_NOTIFY, tids.iter().fold(data, |data, tid| data.int(tid.as_int())))
@@ -51,8 +52,8 @@ pub(super) fn message(request: &Request) -> Option<(i32, Data)> {
     })
 }
 
-/// The program's name, with the spawner's directory if it is meant: the message has no place for
-/// that.
+/// Returns the program's name. A relative name with a slash gets the spawner's directory in front,
+/// since the message has no field for it.
 fn file_of(Spawn { file, directory, .. }: &Spawn) -> String {
     let joined = Path::new(directory).join(file);
     let is_meant = file.contains('/') && !directory.is_empty() && joined.is_file();
@@ -72,7 +73,7 @@ fn of_spawn(spawn: &Spawn) -> Data {
     strings(data, &[&inherited[..], environment].concat())
 }
 
-/// A number, or the error that it is.
+/// Reads a number; a negative one is an error code.
 fn number(reader: &mut Reader) -> Result<i32, Error> {
     match reader.int()? {
         code if code < 0 => Err(Error::from_code(code).unwrap_or(Error::DSysErr)),
@@ -115,13 +116,13 @@ fn tasks(reader: &mut Reader) -> Result<Vec<TaskInfo>, Error> {
     Ok(tasks)
 }
 
-/// A count and as many numbers.
+/// Reads a count and that many numbers.
 fn each(reader: &mut Reader) -> Result<Vec<i32>, Error> {
     let count = number(reader)?;
     (0..count).map(|_| reader.int()).collect()
 }
 
-/// What the resource manager's message says.
+/// Parses the resource manager's answer.
 pub(super) fn answer(request: &Request, reader: &mut Reader) -> Result<Answer, Error> {
     Ok(match request {
         Request::Config => Answer::Hosts(hosts(reader)?),

@@ -1,10 +1,10 @@
-//! This process as a PVM task, in safe Rust: what the C functions are made of, and what
-//! programs in Rust use.
+//! This process as a PVM task, in safe Rust. The C functions build on it, and programs in Rust use
+//! it directly.
 //!
 //! A [`Task`] enrolls with the [`daemon`] of its host, which gives it a tid and the host's
-//! window. Messages to tasks of the same host go straight into their receive buffers
-//! (`send`), to others over the fabric (`far`) or through the daemon; what comes is sorted by
-//! [`intake`], puts itself in [`order`] and together from [`parts`].
+//! window. Messages to tasks of the same host go directly into their receive buffers (`send`).
+//! Messages to other hosts go over the fabric (`far`) or through the daemon. [`intake`] processes
+//! arriving messages, [`order`] restores their order, and [`parts`] assembles long ones.
 
 pub mod daemon;
 mod far;
@@ -45,62 +45,62 @@ pub use intake::message_of;
 use manager::Manager;
 use order::Numbers;
 
-/// How long a task sleeps before it looks whether the daemon still lives.
-const DAEMON_DOUBT: Duration = Duration::from_millis(500);
-/// Looks into the receive buffer before time is asked for. A look takes some nanoseconds.
-/// (Few: how long to look before sleeping is for the port to learn.)
-const LOOKS: u32 = 8;
-/// Messages that are taken in before something else is done.
+/// Interval at which a sleeping task checks that the daemon lives.
+const DAEMON_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Polls of the receive buffer before the clock is read. A poll takes some nanoseconds. (The number
+/// is small, since the port's wait policy learns how long to spin.)
+const POLLS: u32 = 8;
+/// Most messages that are processed in a row.
 const BATCH: usize = 64;
 
-/// This process as a task, or before it is one.
+/// This process, as a task or before it has enrolled.
 #[derive(Debug)]
 pub struct Task {
     /// Message buffers.
     pub buffers: Buffers,
-    /// Which way messages go: `PvmDontRoute`, `PvmAllowDirect` or `PvmRouteDirect`.
+    /// Routing of messages: `PvmDontRoute`, `PvmAllowDirect` or `PvmRouteDirect`.
     pub route: i32,
     /// The context of messages, as in pvm_setcontext.
     pub context: i32,
-    /// What ps shows, if the daemon did not start the program.
+    /// The name that ps shows, if the daemon did not start the program.
     pub name: String,
     enrolled: Option<Enrolled>,
 }
 
-/// What an enrolled task has.
+/// The state of an enrolled task.
 #[derive(Debug)]
 struct Enrolled {
     welcome: Welcome,
     daemon: Daemon,
-    /// Its place in the host's window.
+    /// The daemon, as a member of the host's window.
     pvmd: Option<Peer>,
-    /// The daemon has gone.
+    /// The daemon has ended.
     orphan: bool,
     port: Port,
     intake: Intake,
     /// Tasks of other hosts.
     far: Far,
-    /// Who is asked in the daemon's stead.
+    /// The resource manager, which gets some requests instead of the daemon.
     manager: Manager,
-    /// Numbers of messages that go out.
+    /// Sequence numbers of sent messages.
     sent: Numbers,
     next_request: u32,
     next_serial: u32,
-    /// Bytes of a part of a message.
+    /// Bytes of one part of a long message.
     part_size: usize,
 }
 
-/// What a wait came to.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// Something has come.
+    /// A message has arrived.
     Came,
-    /// Time is over, or somebody rang.
+    /// The time limit passed, or another thread woke the waiter.
     Nothing,
 }
 
 impl Task {
-    /// Not a task yet. `clock` as in [`Buffers::new`].
+    /// Returns a process that is no task yet. `clock` is that of [`Buffers::new`].
     pub fn new(clock: fn() -> (i32, i32)) -> Task {
         Task {
             buffers: Buffers::new(-1, clock),
@@ -111,8 +111,8 @@ impl Task {
         }
     }
 
-    /// Enrolls with this host's daemon, if that has not been done. `handlers` are those that
-    /// the task begins with.
+    /// Enrolls with this host's daemon, unless the process is a task already. `handlers` are the
+    /// initial message handlers.
     pub fn enroll(&mut self, handlers: Handlers) -> Result<&Welcome, Refusal> {
         if self.enrolled.is_none() {
             let cookie = std::env::var("PVMEPID").ok().and_then(|text| text.trim().parse().ok());
@@ -158,48 +158,48 @@ impl Task {
         self.enrolled.as_mut().ok_or(Error::SysErr)
     }
 
-    /// Whether it is one.
+    /// Returns true if the process is a task.
     #[inline]
     pub fn is_enrolled(&self) -> bool {
         self.enrolled.is_some()
     }
 
-    /// Its tid, if it is one.
+    /// Returns its tid, if it is a task.
     #[inline]
     pub fn tid(&self) -> Option<Tid> {
         self.enrolled.as_ref().map(|enrolled| enrolled.welcome.tid)
     }
 
-    /// What the daemon has greeted it with.
+    /// Returns the daemon's welcome.
     pub fn welcome(&self) -> Option<&Welcome> {
         self.enrolled.as_ref().map(|enrolled| &enrolled.welcome)
     }
 
-    /// What has come. Errors: SysErr if it is no task.
+    /// Returns the arrived messages. Errors: SysErr if the process is no task.
     pub fn intake(&mut self) -> Result<&mut Intake, Error> {
         Ok(&mut self.enrolled()?.intake)
     }
 
-    /// What has come, and the buffers.
+    /// Returns the arrived messages and the buffers.
     pub fn inside(&mut self) -> Result<(&mut Intake, &mut Buffers), Error> {
         let Task { enrolled, buffers, .. } = self;
         Ok((&mut enrolled.as_mut().ok_or(Error::SysErr)?.intake, buffers))
     }
 
-    /// The place in the host's window.
+    /// Returns the task's port into the host's window.
     pub fn port(&mut self) -> Result<&mut Port, Error> {
         Ok(&mut self.enrolled()?.port)
     }
 
-    /// What ends a wait from another thread.
+    /// Returns the wake-up by which another thread ends a wait.
     pub fn bell(&self) -> Option<Bell> {
         self.enrolled.as_ref().map(|enrolled| enrolled.port.bell())
     }
 
-    /// Is a task no longer, without telling the daemon: it has gone, or this process is a
-    /// forked child. Messages that were not received are lost.
+    /// Ends the task without notifying the daemon: it has ended, or this process is a forked
+    /// child. Messages that were not received are lost.
     pub fn leave(&mut self) -> Handlers {
-        // A loan would keep the place in the window.
+        // A loan would keep the member index in the window in use.
         self.buffers.own();
         let left = self.enrolled.take();
         self.buffers.tid = -1;
@@ -208,16 +208,17 @@ impl Task {
         left.intake.handlers
     }
 
-    /// Has what was sent to tasks of other hosts go, before this task ends.
+    /// Flushes messages to tasks of other hosts, before this task ends.
     pub fn finish(&mut self) {
         if let Some(enrolled) = &mut self.enrolled {
             enrolled.far.close();
         }
     }
 
-    /// Asks the daemon; [`Task::answer`] has the answer to this number later.
+    /// Sends the daemon a request, and returns its number; [`Task::answer`] returns the answer
+    /// later.
     ///
-    /// Errors: SysErr if the daemon has gone.
+    /// Errors: SysErr if the daemon has ended.
     pub fn post(&mut self, request: Request) -> Result<u32, Error> {
         let enrolled = self.enrolled()?;
         let id = enrolled.next_request;
@@ -226,7 +227,7 @@ impl Task {
         Ok(id)
     }
 
-    /// As [`Task::post`], of what is not answered, if `id` is 0.
+    /// Sends the daemon a request with this number; 0 requests no answer.
     pub fn tell(&mut self, id: u32, request: Request) -> Result<(), Error> {
         if self.ask_manager(id, &request)? {
             return Ok(());
@@ -235,7 +236,7 @@ impl Task {
         enrolled.as_mut().ok_or(Error::SysErr)?.tell(id, request, buffers)
     }
 
-    /// The daemon's answer, once it is there. Errors: those that it answers.
+    /// Returns the daemon's answer, once it has arrived. Errors: those of the answer.
     pub fn answer(&mut self, id: u32) -> Option<Result<Answer, Error>> {
         let answer = match self.enrolled.as_mut()?.intake.answers.remove(&id) {
             Some(answer) => answer,
@@ -244,9 +245,9 @@ impl Task {
         Some(answer.map_err(|code| Error::from_code(code).unwrap_or(Error::DSysErr)))
     }
 
-    /// Asks the daemon, and waits for the answer.
+    /// Sends the daemon a request, and waits for the answer.
     ///
-    /// Errors: those that it answers, SysErr if it has gone.
+    /// Errors: those of the answer; SysErr if the daemon has ended.
     pub fn ask(&mut self, request: Request) -> Result<Answer, Error> {
         let id = self.post(request)?;
         loop {
@@ -257,10 +258,10 @@ impl Task {
         }
     }
 
-    /// Takes in what has come. Whether there was something.
+    /// Processes arrived messages. Returns true if there were some.
     ///
-    /// Errors: SysErr if it is no task, its receive buffer was destroyed, or nothing comes any
-    /// more from a daemon that has gone.
+    /// Errors: SysErr if the process is no task, its receive buffer was destroyed, or the daemon
+    /// has ended and no message is left.
     #[inline]
     pub fn take_in(&mut self) -> Result<bool, Error> {
         let Task { enrolled, buffers, .. } = self;
@@ -287,17 +288,17 @@ impl Task {
         Ok(came)
     }
 
-    /// Errors: SysErr if the daemon has gone.
+    /// Checks that the daemon lives. Errors: SysErr if it has ended.
     pub fn check_daemon(&mut self) -> Result<(), Error> {
         let enrolled = self.enrolled()?;
         enrolled.orphan |= enrolled.daemon.has_gone();
         if enrolled.orphan { Err(Error::SysErr) } else { Ok(()) }
     }
 
-    /// Waits until something has come and takes it in; until the given time, or until the
-    /// bell rings.
+    /// Waits until a message has arrived and processes it. Returns earlier at the given time, or
+    /// when another thread wakes it.
     ///
-    /// Errors: SysErr if the daemon has gone.
+    /// Errors: SysErr if the daemon has ended.
     #[inline]
     pub fn wait(&mut self, until: Option<Instant>) -> Result<Waited, Error> {
         let Task { enrolled, buffers, .. } = self;
@@ -305,7 +306,7 @@ impl Task {
         let mut came = false;
         let looks = match enrolled.far.is_open() {
             true => enrolled.far.policy.budget(),
-            false => LOOKS,
+            false => POLLS,
         };
         for _ in 0..looks {
             if let Some(mut arrived) = enrolled.port.try_receive().map_err(|_| Error::SysErr)? {
@@ -331,8 +332,8 @@ impl Task {
         Ok(Waited::Came)
     }
 
-    /// As [`Task::wait`], and no longer once the word is not `is` any more. Who changes it
-    /// wakes those who sleep on it.
+    /// Does the same as [`Task::wait`], but also ends once the word differs from `is`. A thread
+    /// that changes the word wakes the sleepers on it.
     pub fn wait_while(&mut self, word: &AtomicU32, is: u32) -> Result<Waited, Error> {
         self.wait_long(None, Some((word, is)))
     }
@@ -355,7 +356,7 @@ impl Task {
             };
         }
         let Enrolled { port, intake, .. } = enrolled;
-        let doubt = Instant::now() + DAEMON_DOUBT;
+        let doubt = Instant::now() + DAEMON_CHECK_INTERVAL;
         let at_most = until.map_or(doubt, |until| until.min(doubt));
         let came = {
             let received = match word {
@@ -394,7 +395,7 @@ impl Task {
                     enrolled.sent.forget(gone);
                     enrolled.far.forget(|tid| tid == gone);
                     for (id, request) in enrolled.manager_gone(gone) {
-                        // If the daemon has gone, whoever waits finds out.
+                        // If the daemon has ended, the next wait reports it.
                         let _ = enrolled.tell(id, request, buffers);
                     }
                 }
@@ -404,7 +405,7 @@ impl Task {
                     enrolled.far.forget(|tid| tid.host() == host);
                 }
                 Notice::Open => {
-                    // If the daemon has gone, whoever waits finds out.
+                    // If the daemon has ended, the next wait reports it.
                     let _ = enrolled.open_far(buffers);
                 }
                 notice => kept.push_back(notice),
@@ -413,14 +414,14 @@ impl Task {
         enrolled.intake.notices = kept;
     }
 
-    /// The message in this buffer, which is one of the library's own, has come.
+    /// Delivers the message in this buffer, which the library made itself.
     pub fn deliver(&mut self, id: i32) -> Result<(), Error> {
         let (intake, buffers) = self.inside()?;
         intake.deliver_buffer(id, buffers)
     }
 
-    /// Drops the message in this buffer, which has come, if it will never be whole: its sender
-    /// died while it came. Whether it did.
+    /// Drops the message in this buffer if its sender ended before all data arrived. Returns true
+    /// if it did.
     pub fn drop_lost(&mut self, id: i32) -> Result<bool, Error> {
         let message = self.buffers.message(id)?;
         let is_lost = message.is_uncertain() && message.settle().is_err();
@@ -432,7 +433,7 @@ impl Task {
         Ok(is_lost)
     }
 
-    /// The message in this buffer, for other hands.
+    /// Encodes the message in this buffer, to be stored elsewhere.
     pub fn parcel(&mut self, id: i32) -> Result<Vec<u8>, Error> {
         let tid = self.tid().ok_or(Error::SysErr)?;
         let message = self.buffers.message(id)?;
@@ -462,7 +463,7 @@ impl Enrolled {
         Ok(id)
     }
 
-    /// Opens the fabric, unless that was done, and has the daemons know where we are.
+    /// Opens the fabric, unless it is open, and publishes this task's address.
     fn open_far(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
         if self.far.is_open() {
             return Ok(());
@@ -472,7 +473,7 @@ impl Enrolled {
         self.tell(0, Request::Publish(address.unwrap_or_default()), buffers)
     }
 
-    /// Has a direct way made to a task of another host, unless that was tried.
+    /// Requests a direct route to a task of another host, unless that was tried before.
     fn find_far(&mut self, to: Tid, buffers: &mut Buffers) -> Result<(), Error> {
         if !self.far.is_unknown(to) {
             return Ok(());
@@ -483,9 +484,9 @@ impl Enrolled {
         Ok(())
     }
 
-    /// Takes in what has come over the fabric. Whether there was something.
+    /// Processes messages that arrived over the fabric. Returns true if there were some.
     fn take_far(&mut self, buffers: &mut Buffers) -> Result<bool, Error> {
-        for (tid, id) in self.far.questions() {
+        for (tid, id) in self.far.address_requests() {
             if let Some(answer) = self.intake.answers.remove(&id) {
                 let address = match &answer {
                     Ok(Answer::Address(address)) => Some(&address[..]),

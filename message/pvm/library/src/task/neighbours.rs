@@ -1,17 +1,17 @@
-//! Tasks of our space: what they send us may still lie in their memory when word of it comes,
-//! and is copied from there.
+//! Tasks of the same address space. The data of their messages may still lie in the sender's
+//! memory when the message arrives, and is copied from there.
 
 use fcp::advance::Advance;
 use pvm::error::Error;
 use pvm::fragment::Block;
 
-/// Whether the process with this PID is a task of our space, or was one and its memory is still
-/// there.
+/// Returns true if the process with this PID is a task of our space, or was one whose memory is
+/// still mapped.
 pub fn is_neighbour(pid: u32) -> bool {
     control::this_task().is_some_and(|this| this.task_of(pid).is_some())
 }
 
-/// A message's data, which their sender lends us while it writes them.
+/// The data of a message, which the sender exposes while it writes them (a pipelined copy).
 pub struct Coming(pub Advance);
 
 impl Block for Coming {

@@ -1,11 +1,11 @@
-//! Messages between two tasks stay in order, whichever ways they take: the sender numbers
-//! them from 1, the receiver puts back in order what has overtaken something.
+//! Order of the messages between two tasks, across routes. The sender numbers them from 1, and the
+//! receiver holds a message that has overtaken another.
 
 use std::collections::{BTreeMap, HashMap};
 
 use pvm::tid::{MEMBERS, Tid};
 
-/// A number for each other task: by place for tasks of this host, which is an index.
+/// Sequence numbers for each other task. For tasks of this host the member index is the key.
 #[derive(Debug)]
 pub struct Numbers {
     host: u16,
@@ -14,12 +14,13 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// All at 1. `host` is our own.
+    /// Returns numbers that all start at 1. `host` is this task's host.
     pub fn new(host: u16) -> Numbers {
         Numbers { host, near: vec![(Tid(0), 1); usize::from(MEMBERS)], far: HashMap::new() }
     }
 
-    /// The next number of `tid`. A task that follows another in its place begins anew.
+    /// Returns the next number for `tid`. For a new task with a reused member index, numbers start
+    /// at 1 again.
     #[inline]
     pub fn of(&mut self, tid: Tid) -> &mut u32 {
         if tid.host() != self.host {
@@ -32,18 +33,18 @@ impl Numbers {
         number
     }
 
-    /// There is no such task any more.
+    /// Forgets a task that has ended.
     pub fn forget(&mut self, tid: Tid) {
         self.far.remove(&tid);
     }
 
-    /// There is no such host any more.
+    /// Forgets the tasks of a lost host.
     pub fn forget_host(&mut self, host: u16) {
         self.far.retain(|tid, _| tid.host() != host);
     }
 }
 
-/// The receiver's side. `T` is a message.
+/// The state of the receiver. `T` is a message.
 #[derive(Debug)]
 pub struct Order<T> {
     next: Numbers,
@@ -51,13 +52,13 @@ pub struct Order<T> {
 }
 
 impl<T> Order<T> {
-    /// Nothing has come.
+    /// Returns the state before the first message.
     pub fn new(host: u16) -> Order<T> {
         Order { next: Numbers::new(host), held: BTreeMap::new() }
     }
 
-    /// A message has come. Returns it if it is its turn; [`Order::next`] may have more then.
-    /// Number 0 always has its turn, as has what comes late.
+    /// Processes an arrived message. Returns it if it is next in order; then [`Order::next`] may
+    /// have more. Messages with number 0, and late ones, are returned at once.
     #[inline]
     pub fn accept(&mut self, source: Tid, number: u32, message: T) -> Option<T> {
         if number == 0 {
@@ -75,7 +76,7 @@ impl<T> Order<T> {
         Some(message)
     }
 
-    /// What was held of `source` and now has its turn.
+    /// Returns the next held message of `source`, if it is next in order.
     #[inline]
     pub fn next(&mut self, source: Tid) -> Option<T> {
         if self.held.is_empty() {
@@ -87,7 +88,7 @@ impl<T> Order<T> {
         Some(message)
     }
 
-    /// Those who fit send no more: what is held of them has its turn, whatever is missing.
+    /// Returns the held messages of tasks that have ended, even if earlier ones are missing.
     pub fn flush(&mut self, fits: impl Fn(Tid) -> bool) -> Vec<T> {
         let (out, held) =
             std::mem::take(&mut self.held).into_iter().partition(|((tid, _), _)| fits(*tid));

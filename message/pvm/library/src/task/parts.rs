@@ -1,5 +1,5 @@
-//! Messages that come in parts, because they were too long for one piece, are put together
-//! here. One whose sender ends in the middle never comes.
+//! Assembly of long messages that arrive in parts. If the sender ends before the last part, the
+//! message is dropped.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,19 @@ use pvm::envelope::Part;
 use pvm::message::MESSAGE_SIZE_MAX;
 use pvm::tid::Tid;
 
-/// Memory is taken as parts come, not as they are announced, but for this much.
-const ANNOUNCED_MAX: usize = 1 << 20;
+/// Bytes that are allocated for an announced message in advance. Further memory is allocated as
+/// parts arrive.
+const ANNOUNCED_BYTES_MAX: usize = 1 << 20;
 
-/// Messages of which parts have come.
+/// Incomplete messages.
 #[derive(Debug, Default)]
 pub struct Parts {
     begun: HashMap<(Tid, u32), Vec<u8>>,
 }
 
 impl Parts {
-    /// A part has come, `length` bytes that `read` reads. Returns the message if this was
-    /// the last part. A part that does not continue what came before ends the message.
+    /// Adds a part of `length` bytes, which `read` reads. Returns the message if this was the last
+    /// part. A part that does not continue the previous one drops the message.
     pub fn add(
         &mut self,
         part: Part,
@@ -28,12 +29,12 @@ impl Parts {
         let key = (Tid(part.source as u32), part.serial);
         let total = part.total as usize;
         if part.offset == 0 {
-            let room = total.min(ANNOUNCED_MAX);
+            let room = total.min(ANNOUNCED_BYTES_MAX);
             self.begun.insert(key, Vec::with_capacity(room));
         }
         let bytes = self.begun.get_mut(&key)?;
         let offset = bytes.len();
-        // An envelope and its lengths come on top of the longest message.
+        // The longest message has an envelope and fragment lengths besides its data.
         let too_long = offset + length > total || total > 2 * MESSAGE_SIZE_MAX;
         if part.offset as usize != offset || too_long || length == 0 {
             self.begun.remove(&key);
@@ -47,7 +48,7 @@ impl Parts {
         self.begun.remove(&key)
     }
 
-    /// Those who fit send no more.
+    /// Drops the incomplete messages of tasks that have ended.
     pub fn forget(&mut self, fits: impl Fn(Tid) -> bool) {
         self.begun.retain(|(tid, _), _| !fits(*tid));
     }

@@ -1,8 +1,8 @@
-//! Sending. To tasks of this host: a small message goes into the receiver's buffer; the data
-//! of a large one into memory of our own, which we lend with it, to several at once if they
-//! are to have the same. Where all of that is out on loan, it goes in parts. To others, and to
-//! tasks that are not there yet, messages go through the daemon, and so do loans: it hands them
-//! on.
+//! Sending of messages. A small message to a task of this host is copied into the receiver's
+//! buffer. The data of a large one are copied into a buffer that this task exposes, once for all
+//! receivers. If all such buffers are in use, the message goes in parts. Messages to other hosts,
+//! and to tasks that have not joined the window yet, go through the daemon, which forwards exposed
+//! buffers, too.
 
 use fcp::error::Refused;
 use fcp::lend::Lendable;
@@ -19,18 +19,18 @@ use super::head::{Head, gather, whole};
 use super::neighbours::is_neighbour;
 use super::{Enrolled, Task};
 
-/// From so many bytes on, one copy by two tasks that tell each other how far they are takes less
-/// time than two copies, one after the other.
-const IN_ADVANCE_MIN: usize = 128 << 10;
-/// Most fragments of such a message that is not gathered first.
+/// Smallest message in bytes for which a pipelined copy by sender and receiver is faster than two
+/// successive copies.
+const PIPELINED_BYTES_MIN: usize = 128 << 10;
+/// Most fragments of such a message that are sent without gathering them first.
 const PIECES: usize = 6;
 
 impl Task {
-    /// Sends the message in buffer `id`, which keeps it. A task that is no more gets
-    /// nothing, and that is no error.
+    /// Sends the message in buffer `id`, which keeps it. A message to a task that has ended is
+    /// dropped without an error.
     ///
-    /// Errors: BadParam and NoSuchBuf for the buffer, BadMsg for more fragments than can
-    /// be, SysErr if the daemon is needed and has gone.
+    /// Errors: BadParam and NoSuchBuf for the buffer; BadMsg for too many fragments; SysErr if
+    /// the message needs the daemon, which has ended.
     #[inline]
     pub fn send(&mut self, id: i32, to: Tid, tag: i32) -> Result<(), Error> {
         let context = self.context;
@@ -60,9 +60,9 @@ impl Task {
         self.send_slowly(id, &[to])
     }
 
-    /// Sends the message in buffer `id` to each of these.
+    /// Sends the message in buffer `id` to each of these tasks.
     ///
-    /// Errors: as [`Task::send`].
+    /// Errors: those of [`Task::send`].
     pub fn multicast(&mut self, id: i32, to: &[Tid], tag: i32) -> Result<(), Error> {
         let context = self.context;
         let message = self.buffers.message(id)?;
@@ -71,7 +71,7 @@ impl Task {
         self.send_slowly(id, to)
     }
 
-    /// Sends a message that is in no buffer to where it says. Errors: as [`Task::send`].
+    /// Sends a message outside the buffers to its destination. Errors: those of [`Task::send`].
     pub fn send_unbuffered(&mut self, mut message: Message) -> Result<(), Error> {
         let to = Tid(message.header.destination as u32);
         self.send_to_each(&mut message, &[to])
@@ -131,7 +131,7 @@ impl Task {
         match sent {
             Ok(()) => {}
             Err(Refused::Forked) => return Err(Error::SysErr),
-            // It has ended, and gets nothing.
+            // The receiver has ended, so the message is dropped.
             Err(Refused::Dead) => return self.check_daemon(),
             Err(_) => {
                 let enrolled = self.enrolled.as_mut().ok_or(Error::SysErr)?;
@@ -142,8 +142,8 @@ impl Task {
         Ok(())
     }
 
-    /// Whether messages to this task go straight into its receive buffer. None do once the
-    /// daemon has left the window: the virtual machine has ended, and who sends is to know.
+    /// Returns true if messages to this task go directly into its receive buffer. That ends when
+    /// the daemon leaves the window: the virtual machine has ended, and senders get an error.
     #[inline]
     fn is_near(&self, to: Tid) -> bool {
         let Some(enrolled) = &self.enrolled else { return false };
@@ -157,8 +157,8 @@ impl Task {
 }
 
 impl Enrolled {
-    /// Sends to a task of this host, and to others too unless it is `alone`; waits for room, and
-    /// takes in what comes meanwhile.
+    /// Sends to a task of this host, the only receiver if `alone`. Waits for room, and processes
+    /// arriving messages meanwhile.
     fn send_near(
         &mut self,
         message: &Message,
@@ -173,8 +173,8 @@ impl Enrolled {
             let whole = whole(message, self.welcome.tid, number);
             return self.send_waiting(to, &[&whole], buffers);
         }
-        let in_advance = head.size >= IN_ADVANCE_MIN && head.table.len() <= TABLE_MAX;
-        if memory.is_none() && alone && in_advance && self.is_neighbour(to) {
+        let pipelined = head.size >= PIPELINED_BYTES_MIN && head.table.len() <= TABLE_MAX;
+        if memory.is_none() && alone && pipelined && self.is_neighbour(to) {
             let pieces: Vec<&[u8]> = message.fragments().iter().map(Fragment::bytes).collect();
             let Enrolled { port, intake, .. } = self;
             let parts = [&head.envelope[..], &head.table];
@@ -184,7 +184,7 @@ impl Enrolled {
                     intake.take(&mut arrived, buffers);
                 });
             match sent {
-                // There is no memory, or so many loans are out that no more can be written down.
+                // Memory is exhausted, or the table of exposed buffers is full.
                 Err(Refused::OutOfReach) => {}
                 sent => return sent,
             }
@@ -199,7 +199,7 @@ impl Enrolled {
                     intake.take(&mut arrived, buffers);
                 });
             match sent {
-                // So many loans are out that no more can be written down.
+                // The table of exposed buffers is full.
                 Err(Refused::Full) => {}
                 sent => return sent,
             }
@@ -207,12 +207,12 @@ impl Enrolled {
         self.send_in_parts(message, to, &head, |own, pieces| own.send_waiting(to, pieces, buffers))
     }
 
-    /// Whether a task of this host lives in our space.
+    /// Returns true if a task of this host shares our address space.
     fn is_neighbour(&self, tid: Tid) -> bool {
         self.welcome.space && self.port.members().pid(tid.place()).is_some_and(is_neighbour)
     }
 
-    /// Sends through the daemon, to whichever task.
+    /// Sends through the daemon, to any task.
     fn send_by_daemon(
         &mut self,
         message: &Message,
@@ -234,7 +234,7 @@ impl Enrolled {
                     let request = Request::RouteExposed(Parcel { bytes }, terms.bytes());
                     return self.tell(0, request, buffers);
                 }
-                // So many loans are out that no more can be written down.
+                // The table of exposed buffers is full.
                 Err(Refused::Full) => {}
                 Err(_) => return Err(Error::SysErr),
             }
@@ -245,8 +245,8 @@ impl Enrolled {
         })
     }
 
-    /// Sends to a task of another host, if there is a direct way; has one made if not.
-    /// Whether it went.
+    /// Sends to a task of another host by a direct route. Returns false if there is none yet, and
+    /// requests one.
     fn send_far(
         &mut self,
         message: &Message,
@@ -278,7 +278,8 @@ impl Enrolled {
         Ok(sent)
     }
 
-    /// The message's data in memory that can be lent, if there is some; once for all receivers.
+    /// Returns the message's data in a buffer that can be exposed, if there is one. The copy is
+    /// made once for all receivers.
     fn lendable<'a>(
         &mut self,
         message: &Message,
@@ -310,7 +311,7 @@ impl Enrolled {
         })
     }
 
-    /// Sends parts by `send`, which is given the pieces of each.
+    /// Sends a message in parts; `send` takes the pieces of one part.
     fn send_in_parts<E>(
         &mut self,
         message: &Message,
