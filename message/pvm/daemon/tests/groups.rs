@@ -1,6 +1,6 @@
-//! Groups beside a plain account of what stock PVM's group server does: random calls of tasks
-//! on two hosts must have the same results, and the same tasks must wait, whether members
-//! count in a slot or the daemons count for them. `SEED=n` repeats a run.
+//! Compares groups with a simple model of stock PVM's group server. Tasks on two hosts make random
+//! calls. Results and waiting tasks must be the same, both if members count in a slot and if the
+//! daemons count. `SEED=n` repeats a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
@@ -33,14 +33,14 @@ enum Call {
     End,
 }
 
-/// What a call comes to: a number or an error code, or the task waits.
+/// The result of a call: a number or an error code; `None` if the task waits.
 type Outcome = Option<i32>;
 
 /// Stock PVM's group server.
 #[derive(Default)]
 struct Stock {
     groups: BTreeMap<&'static str, StockGroup>,
-    /// What those who waited got.
+    /// Results of the resumed waiters.
     released: BTreeMap<Tid, i32>,
 }
 
@@ -153,13 +153,13 @@ impl Window {
     }
 }
 
-/// Ours: the groups, windows of two hosts, and tasks as the library makes them.
+/// Nagaya's side: the groups, windows of two hosts, and tasks that behave like the library.
 struct Ours {
     groups: Groups,
     windows: BTreeMap<u16, Window>,
-    /// Counts that were taken and not yet told.
+    /// Counts of closed slots that were not applied yet.
     taken: Vec<(u16, Closing, Count)>,
-    /// Who waits: at a slot, or for an answer.
+    /// Waiting tasks: at a slot, or for an answer.
     waiting: BTreeMap<Tid, Option<(u16, Ticket)>>,
     ended: BTreeSet<Tid>,
     released: BTreeMap<Tid, i32>,
@@ -199,7 +199,7 @@ impl Ours {
         }
     }
 
-    /// What a host has counted reaches the others.
+    /// Applies the counts of closed slots.
     fn settle(&mut self) {
         while !self.taken.is_empty() {
             let (host, closing, count) = self.taken.remove(0);
@@ -287,7 +287,7 @@ impl Ours {
         }
     }
 
-    /// Those who wait at slots look.
+    /// Lets the waiters at slots poll.
     fn look(&mut self) {
         let windows = &self.windows;
         let released = &mut self.released;
@@ -303,7 +303,7 @@ impl Ours {
     }
 }
 
-/// Runs calls on both; the first difference.
+/// Runs the calls on both sides. Returns the first difference.
 fn difference(calls: &[(u32, usize, Call)]) -> Option<String> {
     let (mut stock, mut ours) = (Stock::default(), Ours::new());
     let mut waits = BTreeSet::new();
@@ -317,7 +317,7 @@ fn difference(calls: &[(u32, usize, Call)]) -> Option<String> {
         let got = ours.call(tid, name, call);
         ours.settle();
         let got = got.or_else(|| ours.released.remove(&tid));
-        // Nobody hears what the dead are told.
+        // Results of ended tasks have no receiver.
         stock.released.retain(|tid, _| !ours.ended.contains(tid));
         if got != wanted || stock.released != ours.released {
             return Some(format!(
@@ -347,7 +347,7 @@ fn calls() -> impl Strategy<Value = Vec<(u32, usize, Call)>> {
         3 => size.prop_map(Call::Freeze),
         1 => Just(Call::End),
     ];
-    // Tasks of one host have even numbers; mostly these.
+    // Tasks of the first host have even numbers, and are more frequent.
     let task = prop_oneof![3 => (0..4u32).prop_map(|n| 2 * n), 1 => 0..8u32];
     prop::collection::vec((task, 0..NAMES.len(), call), 1..60)
 }
@@ -390,7 +390,7 @@ fn a_waiter_at_a_closed_slot_has_arrived() {
     let mut ours = three_on_one_host();
     assert_eq!(ours.call(task(0), "one", Call::Barrier(4)), None);
     assert_eq!(ours.call(task(1), "one", Call::Join), Some(3));
-    // Before what was counted is known, others arrive at the daemons.
+    // Before the slot's count is known, others arrive at the daemons.
     assert_eq!(ours.call(task(1), "one", Call::Barrier(-1)), None);
     assert_eq!(ours.call(task(2), "one", Call::Barrier(4)), None);
     ours.settle();
@@ -422,7 +422,7 @@ fn a_host_that_is_lost_takes_its_members_and_its_count_along() {
     ours.act(effects);
     assert_eq!(ours.released, BTreeMap::from([(task(1), 0)]));
     assert_eq!(ours.call(task(1), "one", Call::Size), Some(1));
-    // All are on one host again.
+    // All members are on one host again.
     assert_eq!(ours.call(task(1), "one", Call::Barrier(1)), Some(0));
     assert!(ours.taken.is_empty());
 }
@@ -479,7 +479,7 @@ fn a_group_beyond_the_slots_is_counted_by_the_daemons() {
     let effects = ours.groups.request(asker, &request);
     let answers = effects.iter().filter(|effect| matches!(effect, Effect::Answer(..)));
     assert_eq!((effects.len(), answers.count()), (2, 2));
-    // One that ends leaves its slot to the next.
+    // A group that ends frees its slot for the next one.
     ours.groups.request(
         ask(0, GroupRequest::Leave(names[5].clone())).0,
         &GroupRequest::Leave(names[5].clone()),

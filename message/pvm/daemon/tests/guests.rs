@@ -1,11 +1,11 @@
-//! A daemon that another host has started, and that nobody lets join.
+//! A daemon that another host has started, and that is never admitted.
 
 use pvm::tid::Tid;
 use pvm::wire::HostInfo;
 use pvmd::daemon::Daemon;
 use pvmd::event::{Action, Clock, Event};
 
-/// Ticks after which a silent host is lost: a guest waits longer.
+/// Ticks after which a silent host is lost. A guest waits longer.
 const SILENCE: u32 = 6;
 
 fn info(host: u16) -> HostInfo {
@@ -13,7 +13,7 @@ fn info(host: u16) -> HostInfo {
     HostInfo { tid: Tid::of_host(host), name, architecture, speed: 1000, signature: 0 }
 }
 
-/// After how many ticks it ends, of so many.
+/// Returns the tick at which the daemon ends, if it ends within `ticks`.
 fn ends_after(mut daemon: Daemon, ticks: u32) -> Option<u32> {
     (1..=ticks).find(|_| {
         let actions = daemon.step(Clock::default(), Event::Tick);

@@ -1,5 +1,4 @@
-//! What comes of calls of mailboxes is what comes of them in stock PVM: random scripts are
-//! run there, and here.
+//! Compares mailboxes with stock PVM: random scripts of calls must have the same results.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -28,7 +27,7 @@ enum Call {
 fn call() -> impl Strategy<Value = Call> {
     let who = || 0..2usize;
     let class = || proptest::char::range('a', 'd');
-    // Sometimes with an index that the flags say.
+    // Some flags contain a direct index.
     let flags = (0..8i32, prop_oneof_weighted()).prop_map(|(flags, index)| flags | index << 10);
     let get = proptest::sample::select(vec![0, 8, 16, 24]);
     proptest::prop_oneof![
@@ -44,7 +43,7 @@ fn prop_oneof_weighted() -> impl Strategy<Value = i32> {
     proptest::prop_oneof![3 => proptest::strategy::Just(0), 2 => 1..5i32]
 }
 
-/// Stock PVM's daemon, in a directory of its own.
+/// Stock PVM's daemon, in a private directory.
 struct Stock {
     directory: PathBuf,
     daemon: Child,
@@ -86,7 +85,7 @@ impl Drop for Stock {
     }
 }
 
-/// What the oracle prints for the same calls.
+/// Returns the text that the oracle prints for the same calls.
 fn ours(calls: &[Call]) -> String {
     let mut text = String::new();
     let mut boxes = Mailboxes::default();

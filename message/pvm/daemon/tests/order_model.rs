@@ -1,5 +1,5 @@
-//! Every order of events of small virtual machines: hosts that crash, that lose each other
-//! though both live, and that join, while changes are proposed.
+//! Explores every order of events in small virtual machines. Hosts crash, join, and lose the
+//! connection to living hosts, while changes are proposed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,16 +9,16 @@ use stateright::{Checker, Model, Property, UniformChooser};
 type State = Vec<Entry<u8>>;
 type Machine = Order<u8, State>;
 
-/// What may happen, and how often.
+/// The possible events, and their number.
 #[derive(Clone)]
 struct Cluster {
     members: Host,
     /// Changes that hosts propose.
     proposals: Vec<Host>,
     crashes: u8,
-    /// Losses of a host that lives.
+    /// Lost connections between living hosts.
     cuts: u8,
-    /// Who proposes that the next host joins.
+    /// The host that proposes the join of the next host.
     join: Option<Host>,
 }
 
@@ -77,7 +77,7 @@ impl World {
         self.nodes.iter().filter(|(host, _)| self.runs(**host)).map(|(&host, node)| (host, node))
     }
 
-    /// Pairs that run and talk.
+    /// Returns the pairs of running hosts that are connected.
     fn pairs(&self) -> impl Iterator<Item = (&Node, &Node)> {
         self.running().flat_map(move |(a, one)| {
             self.running()
@@ -109,7 +109,7 @@ impl Model for Cluster {
             let first = world.nodes.get_mut(&1).expect("just made");
             first.order.propose(Item::Join(host, 0));
             world.settle(1);
-            // The machine is made in peace.
+            // The machine starts without failures.
             while let Some((from, to)) = waiting(&world).first().copied() {
                 self.arrive(&mut world, from, to);
             }
@@ -153,7 +153,7 @@ impl Model for Cluster {
             }
             Event::Lose(host, other) => {
                 world.cuts += u8::from(world.runs(other));
-                // What was still on its way is lost with the connection.
+                // Messages in flight are lost with the connection.
                 world.messages.remove(&(other, host));
                 world.nodes.get_mut(&host)?.order.lost(other);
                 world.settle(host);
@@ -202,7 +202,7 @@ impl Model for Cluster {
                     let joining = node.order.members().is_empty();
                     let waits = node.order.is_waiting();
                     let lost = node.order.members().iter().any(|&h| node.order.is_lost(h));
-                    // Who was to join may never have become a member: its starter crashed.
+                    // The joining host may never have become a member, if its starter crashed.
                     joining || (!waits && !lost)
                 });
                 let same = world.pairs().all(|(one, other)| {
@@ -218,7 +218,7 @@ impl Model for Cluster {
             Property::always("a crash or a cut leaves somebody", |_, world: &World| {
                 world.crashes + world.cuts > 1 || world.running().next().is_some()
             }),
-            // The model would prove nothing if it never came to these.
+            // Without these states, the model would prove nothing.
             Property::sometimes("a sequencer follows another", |_, world: &World| {
                 world.running().any(|(host, node)| host > 1 && node.order.sequencer() == Some(host))
             }),
@@ -245,7 +245,7 @@ fn waiting(world: &World) -> Vec<(Host, Host)> {
     world.messages.keys().filter(open).copied().collect()
 }
 
-/// Nothing is on its way, and everybody knows who has ended.
+/// Returns true if no message is in flight, and all hosts know all losses.
 fn is_over(model: &Cluster, world: &World) -> bool {
     let mut events = Vec::new();
     model.actions(world, &mut events);
@@ -296,8 +296,8 @@ fn a_host_joins_during_a_cut() {
     check(Cluster { join: Some(1), ..cluster(2, &[2], 0, 1) });
 }
 
-/// Larger machines, too many states to see them all: random ways through them. `SEED=`
-/// replays one, `STATES=` looks at more.
+/// Explores larger machines, which have too many states, by random walks. `SEED=` replays one,
+/// `STATES=` explores more states.
 #[test]
 fn five_hosts_at_random() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
@@ -316,7 +316,7 @@ fn five_hosts_at_random() {
     }
 }
 
-/// Lets these things happen, then all that must; the properties hold at the end.
+/// Replays these events, then all remaining ones. The properties hold at the end.
 fn replay(cluster: &Cluster, events: &[Event]) {
     let mut world = cluster.init_states().remove(0);
     for event in events {
@@ -336,7 +336,7 @@ fn replay(cluster: &Cluster, events: &[Event]) {
         let Some(event) = possible.into_iter().find(must) else { break };
         world = cluster.next_state(&world, event).unwrap_or(world);
     }
-    // Changes that nobody proposed any more are none that wait.
+    // The remaining proposals are cancelled.
     let over = Cluster { proposals: Vec::new(), join: None, ..cluster.clone() };
     for property in over.properties() {
         if property.name != "a sequencer follows another" {
@@ -347,7 +347,7 @@ fn replay(cluster: &Cluster, events: &[Event]) {
 
 use Event::{Arrive, Crash, Join, Lose};
 
-/// Two lose each other; a host that joins has heard one side only.
+/// Two hosts lose each other. A joining host has received messages from one side only.
 #[test]
 fn a_host_that_joins_hears_one_side_of_a_cut() {
     let cluster = Cluster { join: Some(2), ..cluster(4, &[], 1, 2) };

@@ -1,4 +1,4 @@
-//! Tasks that take over a part of the daemon's work get, and send, the messages of stock PVM.
+//! Plug-ins, which do a part of the daemon's work, exchange the messages of stock PVM.
 
 mod client;
 
@@ -14,7 +14,7 @@ use pvm::wire::{Answer, Inheritance, Parcel, Request, Sink, Spawn};
 
 const EXIT: i32 = 5;
 
-/// pvm_pkint and pvm_pkstr.
+/// An item packed by pvm_pkint or pvm_pkstr.
 enum Item<'a> {
     Int(i32),
     Text(&'a str),
@@ -100,13 +100,13 @@ fn a_tasker_is_told_what_to_start_and_tells_of_the_end() {
     assert!(environment.contains(&"FOO=bar".into()), "{environment:?}");
     let cookie = environment.iter().find_map(|pair| pair.strip_prefix("PVMEPID="));
     let cookie = cookie.expect("a cookie").parse().expect("a number");
-    // It comes, and goes by itself.
+    // The task enrolls, and exits.
     watch(&mut parent, tid);
     let task = Client::started_as(&host.path, Some(cookie));
     assert_eq!((task.tid().as_int(), task.welcome.parent), (tid, parent.tid().as_int()));
     drop(task);
     assert_eq!(parent.receive(EXIT).ints(), [tid]);
-    // It does not come, and the tasker says so. Nobody else may.
+    // The task does not enroll, and the tasker reports that. No other task may.
     let tid = spawned(&mut parent, program("true"));
     watch(&mut parent, tid);
     let end = message(0, &[tid, 0, 0, 0, 0, 0].map(Item::Int));
@@ -114,7 +114,7 @@ fn a_tasker_is_told_what_to_start_and_tells_of_the_end() {
     assert_eq!(denied, Err(Error::Denied.code()));
     assert_eq!(tasker.ask(Request::PlugIn(SM_TASKX, end)), Ok(Answer::Done));
     assert_eq!(parent.receive(EXIT).ints(), [tid]);
-    // It does not come, and the tasker is gone.
+    // The task does not enroll, and the tasker has ended.
     let tid = spawned(&mut parent, program("true"));
     watch(&mut parent, tid);
     drop(tasker);
@@ -149,11 +149,11 @@ fn a_resource_manager_has_tasks_started_and_is_told_of_all_that_come_and_go() {
     let mut ended = [manager.receive(SM_TASKX).ints()[0], manager.receive(SM_TASKX).ints()[0]];
     ended.sort();
     assert_eq!(ended, acknowledged.ints()[1..]);
-    // Of those that come by themselves, too.
+    // The manager is also notified of tasks that enroll by themselves.
     let other = Client::new(&host.path).tid().as_int();
     assert_eq!(manager.receive(SM_EXECACK).ints(), [1, other]);
     assert_eq!(manager.receive(SM_TASKX).ints(), [other, 0, 0, 0, 0, 0]);
-    // What no plug-in would say.
+    // Messages that no plug-in sends.
     let bad = Err(Error::BadMsg.code());
     assert_eq!(manager.ask(Request::PlugIn(SM_EXEC, message(0, &[Item::Int(1)]))), bad);
     assert_eq!(manager.ask(Request::PlugIn(12, message(0, &[]))), bad);
@@ -169,7 +169,7 @@ fn a_resource_manager_adds_hosts_and_hands_its_work_over() {
     assert_eq!(next.welcome.manager, None);
     assert_eq!(manager.ask(Request::ResourceManager), Ok(Answer::Done));
     assert_eq!(Client::new(&host.path).welcome.manager, Some(manager.tid()));
-    // Neither can be started.
+    // Neither host can be started.
     let add = message(5, &[Item::Int(2), Item::Text("lo=a b"), Item::Text("")]);
     assert_eq!(next.ask(Request::PlugIn(SM_ADD, add.clone())), Err(Error::Denied.code()));
     assert_eq!(manager.ask(Request::PlugIn(SM_ADD, add)), Ok(Answer::Done));
@@ -182,7 +182,7 @@ fn a_resource_manager_adds_hosts_and_hands_its_work_over() {
         assert_eq!((reader.text(), reader.text()), (String::new(), String::new()));
         assert_eq!((reader.int(), reader.int()), (0, 0));
     }
-    // To a task that there is, and not to others.
+    // A handoff to an existing task succeeds, and to others it fails.
     let hand_off = |tid| Request::PlugIn(SM_HANDOFF, message(0, &[Item::Int(tid)]));
     let to_next = hand_off(next.tid().as_int());
     assert_eq!(next.ask(to_next.clone()), Err(Error::Denied.code()));
@@ -190,7 +190,7 @@ fn a_resource_manager_adds_hosts_and_hands_its_work_over() {
     assert_eq!(Client::new(&host.path).welcome.manager, Some(manager.tid()));
     assert_eq!(manager.ask(to_next), Ok(Answer::Done));
     assert_eq!(Client::new(&host.path).welcome.manager, Some(next.tid()));
-    // Who has gone is none; those who asked it are told.
+    // A manager that has ended loses its role, and its clients are notified.
     let before = next.tid();
     drop(next);
     let begin = std::time::Instant::now();
@@ -201,7 +201,7 @@ fn a_resource_manager_adds_hosts_and_hands_its_work_over() {
     host.halt();
 }
 
-/// What a hoster is told of the hosts that it is to start.
+/// Returns the hoster's request: its wait ID, the tids and the commands.
 fn wanted(hoster: &mut Client) -> (i32, Vec<i32>, Vec<String>) {
     let told = hoster.receive(SM_STHOST);
     let wait_id = told.header.wait_id;
@@ -225,11 +225,11 @@ fn the_answer_of_a_hoster_reaches_the_caller_of_addhosts() {
         |names: &[&str]| Request::AddHosts(names.iter().map(|name| name.to_string()).collect());
     assert_eq!(hoster.ask(Request::Hoster(true)), Ok(Answer::Done));
     assert_eq!(parent.ask(Request::Hoster(true)), Err(Error::Already.code()));
-    // Errors by name; other words; no word.
+    // Errors by name, unknown text, and no text.
     let id = parent.send(add(&["127.0.0.3", "127.0.0.4", "127.0.0.5"]));
     let (wait_id, tids, commands) = wanted(&mut hoster);
     for command in &commands {
-        // Stock hosters have room for 511 bytes; some put it into quotes of a shell.
+        // Stock hosters have room for 511 bytes; some quote the command for a shell.
         assert!(command.len() < 400 && !command.contains(['\'', '"', ';', '|']), "{command}");
     }
     let said = |wait_id, items: &[Item]| Request::PlugIn(SM_STHOSTACK, message(wait_id, items));
@@ -244,13 +244,13 @@ fn the_answer_of_a_hoster_reaches_the_caller_of_addhosts() {
     assert_eq!(hoster.ask(said(wait_id, &items)), Ok(Answer::Done));
     let cant = Error::CantStart.code();
     assert_eq!(parent.answer(id), Ok(Answer::Each(vec![Error::DupHost.code(), cant, cant])));
-    // Nonsense.
+    // A malformed answer.
     let id = parent.send(add(&["127.0.0.3"]));
     let (wait_id, ..) = wanted(&mut hoster);
     let bad = Err(Error::BadMsg.code());
     assert_eq!(hoster.ask(said(wait_id, &[Item::Int(7), Item::Int(1)])), bad);
     assert_eq!(parent.answer(id), Ok(Answer::Each(vec![Error::DSysErr.code()])));
-    // It dies; then the daemon starts daemons itself again.
+    // After the hoster's end, the daemon starts daemons itself again.
     let id = parent.send(add(&["127.0.0.3"]));
     wanted(&mut hoster);
     drop(hoster);

@@ -1,4 +1,4 @@
-//! Tasks are started, heard, watched, signalled, and end, as under stock PVM.
+//! Start, output, notices, signals and end of tasks are as in stock PVM.
 
 mod client;
 
@@ -14,7 +14,7 @@ use pvm::error::Error;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, Inheritance, Request, Sink, Spawn};
 
-/// Tells a test program what to do as a task.
+/// Variable with the role of the test program as a task.
 const ROLE: &str = "PVMD_TEST_ROLE";
 
 const OUTPUT: i32 = 77;
@@ -34,7 +34,7 @@ fn program(file: &str, arguments: &[&str], count: u32) -> Spawn {
     }
 }
 
-/// This test program, as a task with a role; see `task`.
+/// Returns a spawn of this test program as a task with a role; see `task`.
 fn myself(role: &str, count: u32) -> Spawn {
     let exe = std::env::current_exe().expect("a test program");
     let file = exe.to_str().expect("a path").to_string();
@@ -65,7 +65,7 @@ fn notify(
     client.ask(Request::Notify { what, context: 0, tag, tids, count })
 }
 
-/// What a spawned test program does.
+/// Runs the role of a spawned test program.
 #[test]
 fn task() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -103,7 +103,7 @@ fn output_of_children_comes_as_from_stock_pvm_and_before_their_exit_notice() {
         assert_eq!(own, expected(tid));
     }
     assert_eq!(messages[..2].iter().map(|m| m[1]).collect::<Vec<_>>(), [-2, -2], "first all new");
-    // Without a parent, and with the end told after the output.
+    // Without a parent. The end is reported after the output.
     let flags = PvmNoSpawnParent;
     let spawn =
         Spawn { flags, ..heard_by(program("sh", &["-c", "read x; echo last"], 1), parent.tid()) };
@@ -129,7 +129,7 @@ fn the_end_of_a_task_is_told_after_its_output_and_of_the_dead_at_once() {
     assert_eq!(notify(&mut parent, PvmTaskExit, EXIT, &[tid, 0x40099], 0), Ok(Answer::Done));
     assert_eq!(parent.receive(EXIT).ints(), [tid]);
     assert_eq!(parent.receive(EXIT).ints(), [0x40099]);
-    // Hosts, and what is none.
+    // Hosts, and arguments that name none.
     let bad = Err(Error::BadParam.code());
     assert_eq!(notify(&mut parent, PvmTaskExit, EXIT, &[0x40000], 0), bad);
     assert_eq!(notify(&mut parent, 99, EXIT, &[], 0), bad);
@@ -180,7 +180,7 @@ fn a_failed_start_has_stock_pvms_error_in_its_slot() {
         assert!(spawned(&mut parent, spawn)[0] > 0, "{place}");
     }
     assert_eq!(parent.ask(Request::Spawn(program("true", &[], 0))), Err(Error::BadParam.code()));
-    // No more than there are places, and they are free again when the tasks have ended.
+    // The number of tasks is limited by the member indices, which ended tasks free.
     let slots = spawned(&mut parent, program("sleep", &["30"], 1100));
     let tids: Vec<i32> = slots.iter().copied().filter(|slot| *slot > 0).collect();
     assert!(tids.len() >= 1000 && slots[1099] == Error::OutOfRes.code(), "{}", tids.len());
@@ -234,7 +234,7 @@ fn a_spawned_task_knows_its_parent_and_its_end_is_noticed_however_it_comes() {
         let status = parent.ask(Request::TaskStatus(Tid::from(tid)));
         assert_eq!(status, Err(Error::NoTask.code()));
     }
-    // Signals to nobody are dropped.
+    // Signals to unknown tasks are dropped.
     assert_eq!(parent.ask(Request::Signal(Tid(0x40077), 9)), Ok(Answer::Done));
     assert_eq!(parent.ask(Request::Signal(Tid(0xc0001), 9)), Ok(Answer::Done));
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Tasks enroll, send to each other through the daemon, look around, and go.
+//! Tasks enroll, send messages through the daemon, query it, and exit.
 
 mod client;
 
@@ -49,7 +49,7 @@ fn tasks_and_hosts_are_told_as_they_are() {
         std::thread::yield_now();
     }
     assert_eq!(one.ask(Request::TaskStatus(Tid(0x40000))), Err(Error::BadParam.code()));
-    // Tids ascend, though places are free again.
+    // Tids ascend, even if member indices are free again.
     assert_eq!(Client::new(&host.path).tid(), Tid(0x40003));
     assert_eq!(one.ask(Request::Exit), Ok(Answer::Done));
     host.halt();

@@ -1,4 +1,4 @@
-//! A task that speaks with a daemon by the protocol, without a library.
+//! A task that uses the daemon's protocol directly, without the library.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{IoSliceMut, Read, Write};
@@ -19,7 +19,7 @@ use pvm::wire::{Answer, Control, Frame, Parcel, Request, VERSION, Welcome};
 use pvmd::hostfile::HostFile;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-/// How long anything may take.
+/// Time limit for each step of a test.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A message.
@@ -30,7 +30,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Its data as XDR integers.
+    /// Returns its data as XDR integers.
     pub fn ints(&self) -> Vec<i32> {
         let word = |word: &[u8]| i32::from_be_bytes(word.try_into().expect("a word"));
         self.data.chunks_exact(4).map(word).collect()
@@ -42,7 +42,7 @@ pub struct Client {
     stream: UnixStream,
     pub welcome: Welcome,
     port: Port,
-    /// What has come of a message in parts.
+    /// The received parts of a message.
     part: Vec<u8>,
     last: u32,
     messages: Vec<Message>,
@@ -55,7 +55,7 @@ pub fn send_bytes(stream: &mut UnixStream, bytes: &[u8]) {
     stream.write_all(&[&length.to_le_bytes()[..], bytes].concat()).expect("sent");
 }
 
-/// Asks to enroll; the answer, and with a welcome the window.
+/// Enrolls. Returns the answer, and with a welcome the window.
 pub fn enroll(
     path: &Path,
     version: u32,
@@ -91,7 +91,7 @@ impl Client {
     pub fn new(path: &Path) -> Client {
         extern "C" fn nothing(_: i32) {}
         let nothing: extern "C" fn(i32) = nothing;
-        // SAFETY: a handler that does nothing.
+        // SAFETY: the handler does nothing, so it may run at any time.
         unsafe { libc::signal(libc::SIGTERM, nothing as libc::sighandler_t) };
         Client::started_as(path, None)
     }
@@ -116,12 +116,12 @@ impl Client {
         }
     }
 
-    /// Who it is.
+    /// Returns its tid.
     pub fn tid(&self) -> Tid {
         self.welcome.tid
     }
 
-    /// Asks for something; its number.
+    /// Sends a request. Returns its number.
     pub fn send(&mut self, request: Request) -> u32 {
         self.last += 1;
         let frame = Frame { id: self.last, request };
@@ -129,7 +129,7 @@ impl Client {
         self.last
     }
 
-    /// Asks for something, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     pub fn ask(&mut self, request: Request) -> Result<Answer, i32> {
         let id = self.send(request);
         self.answer(id)
@@ -151,7 +151,7 @@ impl Client {
         self.receive_until(tag, PATIENCE).expect("a message")
     }
 
-    /// Waits for a message with this tag, not for ever.
+    /// Waits for a message with this tag, at most for `time`.
     pub fn receive_until(&mut self, tag: i32, time: Duration) -> Option<Message> {
         let until = Instant::now() + time;
         loop {
@@ -164,7 +164,7 @@ impl Client {
         }
     }
 
-    /// Takes one thing from the receive buffer.
+    /// Takes one message from the receive buffer.
     fn take(&mut self, until: Instant) -> bool {
         let Some(mut arrived) = self.port.receive(Some(until)).expect("no corruption") else {
             return false;
@@ -197,7 +197,7 @@ impl Client {
         true
     }
 
-    /// The connection, for what no library would do.
+    /// Returns the connection, for protocol violations.
     pub fn stream(&mut self) -> &mut UnixStream {
         &mut self.stream
     }
@@ -210,17 +210,17 @@ impl Client {
     }
 }
 
-/// A message for `to`, in one fragment.
+/// Returns a message for `to`, in one fragment.
 pub fn parcel(to: Tid, tag: i32, data: &[u8]) -> Parcel {
     let header = Header { tag, destination: to.as_int(), ..Header::default() };
     let envelope = Envelope { what: What::Message, header, number: 0, encoding: 0, fragments: 1 };
     Parcel { bytes: [&envelope.to_bytes()[..], data].concat() }
 }
 
-/// One daemon at a time: what one starts would, for a moment, hold another's descriptors.
+/// Only one daemon runs at a time: a forked child of one would briefly hold another's descriptors.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A daemon in a thread of its own, and a directory of its own.
+/// A daemon in a dedicated thread and directory.
 pub struct Host {
     _turn: MutexGuard<'static, ()>,
     directory: PathBuf,
@@ -252,7 +252,7 @@ impl Host {
         Host { _turn: turn, log: directory.join("log/pvml"), directory, path, thread: Some(thread) }
     }
 
-    /// Halts the daemon, and sees that it leaves nothing.
+    /// Halts the daemon, and checks that it leaves no files.
     pub fn halt(mut self) {
         let mut client = Client::new(&self.path);
         let _ = client.send(Request::Halt);
