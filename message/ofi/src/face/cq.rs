@@ -381,8 +381,7 @@ unsafe extern "C" fn readerr(
     queue.entries.pop_front();
     queue.news.entries.store(queue.entries.len(), Relaxed);
     let all = entry(&done);
-    // SAFETY: fi_cq_readerr(3): room for an entry. Programs for versions before 1.5 have no
-    // `err_data_size`, but room for it, since libfabric calls with the newest structure.
+    // SAFETY: fi_cq_readerr(3): room for an entry, as of version 1.5 (`err_data_size`).
     unsafe {
         let to = &mut *to;
         (to.op_context, to.flags, to.len) = (all.op_context, all.flags, all.len);

@@ -179,8 +179,8 @@ pub fn data_type(datatype: u32) -> Option<DataType> {
 pub unsafe fn update(at: u64, size: usize, mut change: impl FnMut(u64) -> u64) -> u64 {
     macro_rules! swap {
         ($atomic:ty, $word:ty) => {{
-            // SAFETY: an aligned number of this size, by the function's contract. All others change
-            // it by atomic instructions, or race with the program's own consent.
+            // SAFETY: an aligned number of this size, by the function's contract. Accesses are
+            // atomic, as the target's threads and other peers may use it at the same time.
             let word = unsafe { &*(at as *const $atomic) };
             let mut old = word.load(Acquire);
             loop {
