@@ -25,27 +25,27 @@ use crate::table::{Table, three_digits, write_lines};
 
 use application::{Application, Figure, Said};
 
-/// What is run, and how often.
+/// The selection and the number of runs.
 #[derive(Parser)]
 pub struct Options {
-    /// How often each side is run, in turns
+    /// Number of rounds; in each round both sides run once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Small inputs and two rounds
     #[arg(skip)]
     quick: bool,
-    /// Only applications whose names begin so, such as `lammps`
+    /// Run only applications whose names begin with one of these, such as `lammps`
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["apps"])
     }
 
-    /// As little as shows that everything runs.
+    /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         self.quick = true;
         self
@@ -61,7 +61,7 @@ impl Options {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// One run.
 struct Run {
@@ -118,14 +118,14 @@ fn measure(
     let mut rounds = Vec::new();
     for round in 0..options.rounds() {
         let run = |side: Side| -> Result<Run, Failure> {
-            let _ = std::fs::remove_dir_all(&place); // what an earlier run left
+            let _ = std::fs::remove_dir_all(&place); // from an earlier run
             std::fs::create_dir_all(&place)
                 .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
             (application.prepare)(&place, options.quick)?;
             let mut command = Mpi::Ompi4.two_ranks(side, nagaya, &program)?;
             command.args(&application.arguments).current_dir(&place).env("OMP_NUM_THREADS", "1");
             let begin = Instant::now();
-            let output = output_of(&mut command, PATIENCE)?;
+            let output = output_of(&mut command, TIME_LIMIT)?;
             let seconds = begin.elapsed().as_secs_f64();
             let said = (application.read)(&place, &output);
             let said = said.ok_or_else(|| Failure::new("said nothing that could be read"))?;

@@ -10,9 +10,9 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::Parser;
+use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
 
 use crate::failure::Failure;
-use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
 use crate::launch::{Nagaya, output_of};
 use crate::mode::Mode;
 use crate::mpi::Mpi;
@@ -22,13 +22,13 @@ use crate::table::{Table, three_digits, write_lines};
 use crate::target::{self, Asked, Target};
 use crate::{machine, programs, sizes};
 
-/// What is run, how often.
+/// The selection and the number of runs.
 #[derive(Parser)]
 pub struct Options {
-    /// MPI implementations
+    /// MPI implementations to use
     #[arg(long, value_delimiter = ',', default_value = Mpi::ALL)]
     mpi: Vec<Mpi>,
-    /// How many ranks
+    /// Numbers of ranks
     #[arg(long, value_delimiter = ',', default_value = "2,4,8",
           value_parser = clap::value_parser!(u32).range(2..=1024))]
     ranks: Vec<u32>,
@@ -40,7 +40,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', value_parser = sizes::parse,
           default_value = "8,1K,4K,16K,128K,1M,4M,16M")]
     sizes: Vec<usize>,
-    /// How often each side is run, in turns; once where ranks share cores
+    /// Number of rounds; in each round both sides run once
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long each operation is repeated at each size
@@ -53,12 +53,12 @@ const OPERATIONS: [&str; 8] =
     ["barrier", "bcast", "reduce", "allreduce", "allgather", "alltoall", "gather", "scatter"];
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["collectives"])
     }
 
-    /// As little as shows that everything runs.
+    /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         (self.rounds, self.milliseconds) = (1, 1);
         self.sizes = vec![8, 64 << 10];
@@ -103,7 +103,7 @@ impl Side {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIME_LIMIT: Duration = Duration::from_secs(180);
 
 /// Times in µs, one a round.
 #[derive(Default)]
@@ -182,7 +182,7 @@ fn rounds(
             }
             command.arg(options.milliseconds.to_string()).arg(options.operation.join(","));
             command.args(options.sizes.iter().map(usize::to_string));
-            let output = output_of(&mut command, PATIENCE)?;
+            let output = output_of(&mut command, TIME_LIMIT)?;
             let times: Option<Vec<_>> = output.lines().map(line).collect();
             let times = times
                 .filter(|times| !times.is_empty())

@@ -1,10 +1,9 @@
-//! How far two cores are from each other: the time in which one sees what the other wrote.
+//! The distance of two cores: the time until one core sees a write of the other.
 //!
-//! A ping-pong can be no faster than this. In a virtual machine it may change from one
-//! second to the next, by a factor of five, when the host moves our processors (two threads
-//! of a core, two cores of a cluster, two clusters), and the time of a copy changes with it.
-//! So each measurement carries the distance that was seen beside it, and only those at one
-//! distance are compared.
+//! A ping-pong cannot be faster. In a virtual machine the distance may change within a second, by a
+//! factor of five, when the host moves the virtual processors (two threads of a core, two cores of
+//! a cluster, two clusters). The time of a copy changes with it. So each sample records the
+//! distance measured beside it, and only samples at one distance are compared.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -14,31 +13,31 @@ use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Hand-overs in a batch, and batches, of which the fastest counts: short enough that some
-/// run undisturbed.
+/// Hand-overs per batch, and the number of batches. The fastest batch is used; batches are short,
+/// so that some run undisturbed.
 const HAND_OVERS: u64 = 1000;
 const BATCHES: usize = 20;
 
-/// Distances further apart than this factor are not one distance.
+/// Two distances that differ by more than this factor count as different.
 const STEADY: f64 = 1.5;
 
-/// A word with a cache line, and its neighbours that are fetched along, to itself.
+/// A word on its own cache line, with room for lines that the processor prefetches.
 #[repr(align(256))]
 struct Line(AtomicU64);
 
-/// The processors that we may use.
+/// Returns the processors that this process may use.
 fn allowed() -> Option<Vec<usize>> {
     let allowed = sched_getaffinity(None).ok()?;
     Some((0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect())
 }
 
-/// The first two processors that we may use: where an MPI binds two ranks.
+/// Returns the first two usable processors. MPIs bind two ranks to them.
 pub fn first_pair() -> Option<(usize, usize)> {
     let allowed = allowed()?;
     Some((*allowed.first()?, *allowed.get(1)?))
 }
 
-/// A command for a program that stays on one processor, if that is given.
+/// Returns a command that runs a program on one processor, if one is given.
 pub fn on(cpu: Option<usize>, program: impl AsRef<OsStr>) -> Command {
     let Some(cpu) = cpu else { return Command::new(program) };
     let mut command = Command::new("taskset");
@@ -46,8 +45,8 @@ pub fn on(cpu: Option<usize>, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The first processor with the one that is nearest to it, and with the one that is
-/// farthest; `None` where we may use one processor only.
+/// Returns the first processor with its nearest one, and with its farthest one; `None` if only one
+/// processor is usable.
 pub fn nearest_and_farthest() -> Option<[(usize, usize); 2]> {
     let allowed = allowed()?;
     let (first, others) = allowed.split_first()?;
@@ -57,8 +56,8 @@ pub fn nearest_and_farthest() -> Option<[(usize, usize); 2]> {
     Some([(*first, others.first()?.1), (*first, others.last()?.1)])
 }
 
-/// The time from one core's write to the other's read, in ns, between the [`first_pair`];
-/// `None` where we may use one processor only.
+/// Returns the distance of the [`first_pair`] in nanoseconds; `None` if only one processor is
+/// usable.
 pub fn distance_ns() -> Option<f64> {
     let (here, there) = first_pair()?;
     distance_between_ns(here, there)
@@ -69,13 +68,12 @@ fn distance_between_ns(here: usize, there: usize) -> Option<f64> {
     batches.min_by(f64::total_cmp)
 }
 
-/// Whether these distances are the usual one.
+/// Returns true if both distances equal the usual one within the tolerance.
 pub fn is_one_distance(usual_ns: f64, seen_ns: [f64; 2]) -> bool {
     seen_ns.iter().all(|ns| (usual_ns / STEADY..=usual_ns * STEADY).contains(ns))
 }
 
-/// Two threads count a word up in turns: even values are the one's to raise, odd ones the
-/// other's.
+/// Two threads increment a word alternately: one thread even values, the other odd ones.
 fn batch_ns(here: usize, there: usize) -> Option<f64> {
     let line = &Line(AtomicU64::new(0));
     let count = |cpu: usize, first: u64| {
@@ -87,7 +85,7 @@ fn batch_ns(here: usize, there: usize) -> Option<f64> {
             while line.0.load(Ordering::Acquire) != value {
                 std::hint::spin_loop();
             }
-            // The first hand-overs wait for the other thread to start.
+            // The first hand-overs include the start of the other thread.
             if value == HAND_OVERS / 10 {
                 begin = Some(Instant::now());
             }

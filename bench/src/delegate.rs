@@ -22,13 +22,13 @@ use crate::table::{Table, three_digits, write_lines};
 use crate::target::{self, Asked, Target};
 use crate::{cores, programs, sizes};
 
-/// How often it is measured.
+/// The number of runs.
 #[derive(Parser)]
 pub struct Options {
-    /// How often the two tasks are run
+    /// Number of rounds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Repetitions a run, each of which counts
+    /// Repetitions per run; each is one sample
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
     /// How long a repetition lasts
@@ -40,12 +40,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["delegate"])
     }
 
-    /// As little as shows that everything runs.
+    /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         (self.rounds, self.repetitions, self.milliseconds) = (1, 1, 1);
         self.sizes = vec![1, 4 << 10];
@@ -56,7 +56,7 @@ impl Options {
 /// An empty delegation against a cache line, there and back.
 const OVER_LINE: f64 = 2.6;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// What is measured, as the program calls it.
 const WAYS: [&str; 3] = ["empty", "direct", "delegated"];
@@ -82,7 +82,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         command.args(["run", "-n", "2"]).arg(&program).arg(&file.0);
         command.args([options.repetitions, options.milliseconds].map(|n| n.to_string()));
         command.args(options.sizes.iter().map(usize::to_string));
-        let output = output_of(&mut command, PATIENCE)?;
+        let output = output_of(&mut command, TIME_LIMIT)?;
         let read: Option<Vec<Sample>> = output.lines().map(line).collect();
         let unexpected = || Failure::new(format!("delegate: unexpected output: {output}"));
         samples.extend(read.filter(|read| !read.is_empty()).ok_or_else(unexpected)?);

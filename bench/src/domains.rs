@@ -20,7 +20,7 @@ use crate::table::{Table, write_lines};
 /// How much, and how many.
 #[derive(Parser)]
 pub struct Options {
-    /// How often each is run
+    /// Number of rounds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How much memory is read, in MiB
@@ -35,12 +35,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["domains"])
     }
 
-    /// As little as shows that everything runs.
+    /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         (self.rounds, self.megabytes, self.milliseconds) = (1, 1, 5);
         self.tasks = vec![2];
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// How tasks have their page tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -205,17 +205,17 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
             };
             let mut command = way.command(nagaya, 2, &host);
             command.arg(&program).args(["reads", &megabytes.to_string()]);
-            reads.extend(read(&output_of(&mut command, PATIENCE)?, way)?);
+            reads.extend(read(&output_of(&mut command, TIME_LIMIT)?, way)?);
         }
         let mut command = Way::Several.command(nagaya, 2, &host);
         command.arg(&program).args(["maps_of", &options.megabytes.to_string()]);
-        mapped.extend(mapped_of(&output_of(&mut command, PATIENCE)?)?);
+        mapped.extend(mapped_of(&output_of(&mut command, TIME_LIMIT)?)?);
         for what in ["faults", "maps"] {
             for &tasks in &options.tasks {
                 for way in Way::HERE {
                     let mut command = way.command(nagaya, tasks, &host);
                     command.arg(&program).args([what, &options.milliseconds.to_string()]);
-                    let output = output_of(&mut command, PATIENCE)?;
+                    let output = output_of(&mut command, TIME_LIMIT)?;
                     let per_second = sum(&output, what, tasks)?;
                     rates.push(Rate { what, tasks, way, per_second });
                 }

@@ -2,15 +2,15 @@
 //! round trip of the same bytes and a bare fault; what programs send, at 2 to 16 nodes; and
 //! what the simulator says of their time, on 2 nodes beside the real one, and on many.
 
+mod options;
 mod report;
 mod simulated;
 mod speedup;
+mod step;
 pub mod traffic;
 
 use std::path::Path;
 use std::time::Duration;
-
-use clap::{Parser, ValueEnum};
 
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
@@ -18,91 +18,16 @@ use crate::mpi::Mpi;
 use crate::programs;
 use crate::progress::progress;
 use crate::steps::peers::Peers;
-use crate::steps::{FaultKind, Reply, Step, Steps, Way, times_of};
+use crate::steps::{Steps, Way, times_of};
+pub use options::Options;
+use options::Part;
+use step::{BARRIER, STEPS};
 use traffic::{Traffic, Wanted};
-
-/// How often it is measured.
-#[derive(Parser)]
-pub struct Options {
-    /// How often everything is run, in turns
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Samples a run, whose median and 99th percentile count
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..))]
-    samples: u32,
-    /// Nodes that meet at a barrier
-    #[arg(long, value_delimiter = ',', default_value = "2,4,8")]
-    barriers: Vec<usize>,
-    /// Nodes that the programs run on
-    #[arg(long, value_delimiter = ',', default_value = "2,4,8,16")]
-    nodes: Vec<usize>,
-    /// Measure these only
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        value_name = "PART,...",
-        default_value = "steps,traffic,simulated,speedup"
-    )]
-    only: Vec<Part>,
-    /// Programs of small size
-    #[arg(skip)]
-    small: bool,
-}
-
-/// What can be measured.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
-    /// Single steps.
-    Steps,
-    /// What programs send.
-    Traffic,
-    /// Simulated time against real time.
-    Simulated,
-    /// Speed-ups in the simulator.
-    Speedup,
-}
-
-impl Options {
-    /// The defaults.
-    pub fn full() -> Self {
-        Self::parse_from(["dsm"])
-    }
-
-    /// As little as shows that everything runs.
-    pub fn quick(mut self) -> Self {
-        (self.rounds, self.samples, self.small) = (1, 100, true);
-        (self.barriers, self.nodes) = (vec![2, 3], vec![2, 3]);
-        self
-    }
-}
-
-const BARRIER: &str = "barrier";
-
-const STEPS: [Step; 7] = [
-    Step {
-        name: "read-miss",
-        round_trip: Some(Reply::Page),
-        fault: Some(FaultKind::Read),
-        asked: Some(1.5),
-    },
-    Step {
-        name: "write-miss",
-        round_trip: Some(Reply::Page),
-        fault: Some(FaultKind::Read),
-        asked: None,
-    },
-    Step { name: "upgrade", round_trip: None, fault: Some(FaultKind::Write), asked: None },
-    Step { name: "lock", round_trip: Some(Reply::Short), fault: None, asked: Some(1.3) },
-    Step { name: "lock-again", round_trip: Some(Reply::Short), fault: None, asked: None },
-    Step { name: "hand-over", round_trip: Some(Reply::Short), fault: None, asked: None },
-    Step { name: BARRIER, round_trip: Some(Reply::Short), fault: None, asked: Some(1.5) },
-];
 
 /// Bytes of a page, the library's default.
 const PAGE: usize = 8192;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Measures, prints tables, writes CSV files and a figure.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
@@ -140,7 +65,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     Failure::of_all(failures)
 }
 
-/// Peers, and then the library, beside them.
+/// Measures the peers, then the library.
 fn one_round(
     steps: &mut Steps,
     round: u32,
@@ -155,7 +80,7 @@ fn one_round(
         command.arg(options.samples.to_string()).args(names);
         // A miss is a page, and brings no others.
         command.env("NAGAYA_DSM_RIDES", "normal");
-        let output = output_of(&mut command, PATIENCE)?;
+        let output = output_of(&mut command, TIME_LIMIT)?;
         for name in names {
             let times = times_of(&output, &[name]).ok_or_else(|| {
                 Failure::new(format!("dsm_latency: says nothing of {name}: {output}"))

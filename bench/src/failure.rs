@@ -1,19 +1,19 @@
-//! Why a measurement could not be made: one line that says what, where, and what to do.
+//! The cause of a failed measurement, in one line: what failed, on which object, what to do.
 
 use std::fmt;
 
-/// One line for the user.
+/// A message for the user, in one line.
 #[derive(Debug)]
 pub struct Failure(String);
 
 impl Failure {
-    /// A failure with this line; of a longer text only the lines that say something, joined.
+    /// Makes a failure of a text. The non-empty lines of a longer text are joined.
     pub fn new(text: impl AsRef<str>) -> Self {
         let lines = text.as_ref().lines().map(str::trim).filter(|line| !line.is_empty());
         Failure(lines.collect::<Vec<_>>().join(" | "))
     }
 
-    /// One of all of them, if there are any.
+    /// Joins failures into one; returns `Ok` if there are none.
     pub fn of_all(failures: Vec<Failure>) -> Result<(), Failure> {
         match failures.as_slice() {
             [] => Ok(()),

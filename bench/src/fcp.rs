@@ -1,15 +1,15 @@
-//! FCP's three protocols between two processes, beside plain shared memory, sockets, and the
-//! machine's limits: Tables 2 to 5 of the FOLON paper, with its own numbers in a column.
+//! FCP's three protocols between two processes, beside plain shared memory, sockets and the limits
+//! of the machine: Tables 2 to 5 of the FOLON paper, with the numbers of the paper in a column.
 
+mod options;
 mod paper;
 mod report;
+mod sample;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-
-use clap::Parser;
 
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
@@ -18,134 +18,13 @@ use crate::results::{Measure, Results};
 use crate::spread::Spread;
 use crate::{copy, programs};
 
-/// How often it is measured.
-#[derive(Parser)]
-pub struct Options {
-    /// How often each way is run, in turns
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Repetitions a run, whose median counts
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    repetitions: u32,
-    /// How long a repetition lasts for each size
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    milliseconds: u32,
-    /// Message sizes in bytes
-    #[arg(skip = vec![4, 8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20])]
-    sizes: Vec<usize>,
-}
+pub use options::Options;
+use sample::{BUFFERS, SENDERS, SENDERS_BYTES, Sample, WAYS, Way, line};
 
-impl Options {
-    /// The defaults.
-    pub fn full() -> Self {
-        Self::parse_from(["fcp"])
-    }
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-    /// As little as shows that everything runs.
-    pub fn quick(mut self) -> Self {
-        (self.rounds, self.repetitions, self.milliseconds) = (1, 1, 1);
-        self.sizes = vec![4, 8, 4 << 10, 1 << 20];
-        self
-    }
-}
-
-/// How a message is brought; the first three are limits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Way {
-    /// One word that two processes raise in turns.
-    Word,
-    /// Two cache lines: a word for each direction, set in turns.
-    Line,
-    /// One copy of the sender's buffer by the best loop; nobody is told of it.
-    Copy,
-    Vcl,
-    Fcp,
-    FcpPlus,
-    Fcp2,
-    /// FCP II, of messages that lie in huge pages.
-    Huge,
-    /// FCP II between two tasks of a space.
-    Space,
-    Unix,
-    Tcp,
-    Udp,
-}
-
-const WAYS: [Way; 12] = [
-    Way::Word,
-    Way::Line,
-    Way::Copy,
-    Way::Vcl,
-    Way::Fcp,
-    Way::FcpPlus,
-    Way::Fcp2,
-    Way::Huge,
-    Way::Space,
-    Way::Unix,
-    Way::Tcp,
-    Way::Udp,
-];
-
-impl Way {
-    /// As it is called in tables and figures.
-    fn name(self) -> &'static str {
-        match self {
-            Way::Word => "one word",
-            Way::Line => "cache line",
-            Way::Copy => "one copy",
-            Way::Vcl => "VCL",
-            Way::Fcp => "FCP",
-            Way::FcpPlus => "FCP plus",
-            Way::Fcp2 => "FCP II",
-            Way::Huge => "FCP II, huge",
-            Way::Space => "FCP II, space",
-            Way::Unix => "Unix socket",
-            Way::Tcp => "TCP",
-            Way::Udp => "UDP",
-        }
-    }
-
-    /// As it is called in files, and by the measuring programs.
-    fn key(self) -> &'static str {
-        match self {
-            Way::Word => "word",
-            Way::Line => "line",
-            Way::Copy => "copy",
-            Way::Vcl => "vcl",
-            Way::Fcp => "fcp",
-            Way::FcpPlus => "fcp-plus",
-            Way::Fcp2 => "fcp2",
-            Way::Huge => "fcp2-huge",
-            Way::Space => "fcp2-space",
-            Way::Unix => "unix",
-            Way::Tcp => "tcp",
-            Way::Udp => "udp",
-        }
-    }
-}
-
-/// Whether a buffer is written anew before each message.
-const BUFFERS: [&str; 2] = ["unchanged", "fresh"];
-
-/// How many send to one, and what.
-const SENDERS: [usize; 5] = [1, 2, 4, 8, 16];
-const SENDERS_BYTES: usize = 64;
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// One measurement.
-struct Sample {
-    round: u32,
-    what: &'static str,
-    way: Way,
-    bytes: usize,
-    ns: f64,
-    /// A cache line's way just before and after it, in ns.
-    line_ns: [f64; 2],
-}
-
-/// Measures, prints tables, writes CSV files and a figure. What fails is reported at the end;
-/// the rest is measured all the same.
+/// Measures, prints tables, writes CSV files and a figure. Failures are reported at the end; the
+/// rest is measured nevertheless.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let mut run = Run {
         options,
@@ -184,13 +63,13 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
 
 type Part<'a> = fn(&mut Run<'a>, u32) -> Result<(), Failure>;
 
-/// All rounds.
+/// The state of all rounds.
 struct Run<'a> {
     options: &'a Options,
     nagaya: &'a Nagaya,
     out: &'a Path,
     samples: Vec<Sample>,
-    /// Of one of many messages to one receiver.
+    /// Times per message of several senders to one receiver.
     senders: Results<Way>,
     failures: Vec<Failure>,
 }
@@ -213,7 +92,7 @@ impl Run<'_> {
         self.pair(command, "fcp2-space", round)
     }
 
-    /// One to 16 processes that send to one, as fast as they can.
+    /// Runs 1 to 16 processes that send to one receiver as fast as possible.
     fn senders(&mut self, round: u32) -> Result<(), Failure> {
         let program = programs::compile_with_fcp("fcp_senders", self.nagaya, self.out)?;
         let place = Place::new();
@@ -222,7 +101,7 @@ impl Run<'_> {
         command.arg(&place.0).arg("fcp,fcp-plus,fcp2");
         command.args([self.options.repetitions, messages].map(|n| n.to_string()));
         command.arg(SENDERS_BYTES.to_string()).args(SENDERS.map(|n| n.to_string()));
-        let output = output_of(&mut command, PATIENCE)?;
+        let output = output_of(&mut command, TIME_LIMIT)?;
         let read = |text: &str| {
             let [way, senders, _, messages, ns] = text.split_whitespace().collect::<Vec<_>>()[..]
             else {
@@ -243,7 +122,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Two processes with a file that both map.
+    /// Runs two processes that map one file.
     fn pair(&mut self, mut command: Command, ways: &str, round: u32) -> Result<(), Failure> {
         let place = Place::new();
         let file = &place.0;
@@ -253,7 +132,7 @@ impl Run<'_> {
         let times = [self.options.repetitions, self.options.milliseconds];
         command.args(times.map(|n| n.to_string()));
         command.args(self.options.sizes.iter().map(usize::to_string));
-        let output = output_of(&mut command, PATIENCE)?;
+        let output = output_of(&mut command, TIME_LIMIT)?;
         let samples: Option<Vec<Sample>> = output.lines().map(|text| line(text, round)).collect();
         let samples = samples.filter(|samples| !samples.is_empty());
         let unexpected = || Failure::new(format!("unexpected output: {output}"));
@@ -261,7 +140,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What a message takes at least.
+    /// Measures the lower bound of a message.
     fn copies(&mut self, round: u32) -> Result<(), Failure> {
         for what in BUFFERS {
             let times = copy::limit(what, &self.options.sizes, self.out)?;
@@ -278,8 +157,8 @@ impl Run<'_> {
     }
 }
 
-/// A name in memory, for files that programs make there. They go with this value, also those
-/// that a program which failed has left.
+/// A path in /dev/shm for the files of programs. They are removed with this value, even those of a
+/// failed program.
 struct Place(PathBuf);
 
 impl Place {
@@ -294,37 +173,5 @@ impl Drop for Place {
         for way in WAYS {
             let _ = fs::remove_file(self.0.with_extension(way.key()));
         }
-    }
-}
-
-/// Reads a line of a measuring program: way, buffers, size, time, and a cache line's way
-/// before and after (ns).
-fn line(text: &str, round: u32) -> Option<Sample> {
-    let [way, what, bytes, ns, before, after] = text.split_whitespace().collect::<Vec<_>>()[..]
-    else {
-        return None;
-    };
-    let number = |word: &str| word.parse::<f64>().ok();
-    Some(Sample {
-        round,
-        what: BUFFERS.into_iter().find(|name| *name == what)?,
-        way: WAYS.into_iter().find(|of| of.key() == way)?,
-        bytes: bytes.parse().ok()?,
-        ns: number(ns)?,
-        line_ns: [number(before)?, number(after)?],
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_read_and_others_are_refused() {
-        let read = line("fcp2 fresh 4096 310.5 40.0 42.0", 3).unwrap();
-        assert_eq!((read.round, read.what, read.way, read.bytes), (3, "fresh", Way::Fcp2, 4096));
-        assert_eq!((read.ns, read.line_ns), (310.5, [40.0, 42.0]));
-        assert!(line("fcp3 fresh 4096 310.5 40.0 42.0", 1).is_none());
-        assert!(line("fcp2 fresh 4096 310.5 40.0", 1).is_none());
     }
 }

@@ -17,10 +17,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
-use crate::figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
 use crate::launch::Nagaya;
 use crate::mode::Mode;
 use crate::mpi::Mpi;
@@ -28,17 +28,17 @@ use crate::progress::progress;
 use crate::table::{Table, write_lines};
 use crate::{machine, programs};
 
-/// How many ranks, and how they send.
+/// Numbers of ranks
 #[derive(Parser)]
 pub struct Options {
-    /// MPI implementations
+    /// MPI implementations to use
     #[arg(long, value_delimiter = ',', default_value = "openmpi,mpich")]
     mpi: Vec<Mpi>,
-    /// How many ranks
+    /// Numbers of ranks
     #[arg(long, value_delimiter = ',', default_value = "2,4,8,16,32,64",
           value_parser = clap::value_parser!(u32).range(2..=1024))]
     ranks: Vec<u32>,
-    /// Ways of a message
+    /// Modes of message transfer
     #[arg(long, value_delimiter = ',', default_value = "rendezvous,cma,space")]
     mode: Vec<Mode>,
     /// Size of the large messages, in KiB
@@ -47,12 +47,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["footprint"])
     }
 
-    /// As little as shows that everything runs.
+    /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         self.ranks.truncate(1);
         self
@@ -106,7 +106,7 @@ impl Memory {
 }
 
 /// Starting 64 ranks on two cores takes a while.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 type Measured = BTreeMap<(Mpi, Mode, u32), Memory>;
 
@@ -163,7 +163,7 @@ fn memory_of_job(
     fs::write(&hold, "").map_err(|error| Failure::new(format!("{}: {error}", hold.display())))?;
     command.arg(&hold).arg((u64::from(options.kilobytes) << 10).to_string());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     let mut launcher =
         command.spawn().map_err(|error| Failure::new(format!("cannot be started: {error}")))?;
     let pids = pids_of_ranks(&mut launcher, ranks, deadline);
@@ -182,7 +182,7 @@ fn memory_of_job(
         Ok(all.ok_or_else(gone)?.into_iter().fold(Memory::default(), Memory::add))
     });
     let _ = fs::remove_file(&hold);
-    end(&mut launcher, deadline.max(Instant::now() + PATIENCE / 10));
+    end(&mut launcher, deadline.max(Instant::now() + TIME_LIMIT / 10));
     memory
 }
 

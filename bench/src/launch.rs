@@ -1,4 +1,4 @@
-//! Running programs: as ordinary processes, or under the command `nagaya`.
+//! Runs programs as ordinary processes or under the command `nagaya`.
 
 use std::env;
 use std::ffi::OsStr;
@@ -12,28 +12,28 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
 
-/// How long a program that ran out of time may take to end after SIGTERM.
+/// Time limit for a program to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
-/// How often a running program is looked after: short against any of our programs.
-const LOOK: Duration = Duration::from_millis(5);
-/// Of what a failed program said, so many bytes are shown: its beginning and its end, for a
-/// library that aborts says first why, and then where it was.
-const COMPLAINT_MAX: usize = 600;
+/// Poll interval for the end of a program; short against the run time of all programs.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Maximum number of bytes of a failed program's output in a message. It has the beginning and the
+/// end: a library that aborts first prints the cause, then the location.
+const COMPLAINT_BYTES_MAX: usize = 600;
 
-/// Whether a program runs as an ordinary process or as a task of Nagaya.
+/// The two sides of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// An ordinary process: the peer.
+    /// An ordinary process, the peer.
     Plain,
-    /// A task.
+    /// A task of Nagaya.
     Nagaya,
 }
 
 impl Side {
-    /// Both, in the order in which a round runs them.
+    /// Both sides, in the order of a round.
     pub const BOTH: [Side; 2] = [Side::Plain, Side::Nagaya];
 
-    /// As it is called in tables and files.
+    /// Returns its name in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Side::Plain => "plain",
@@ -46,12 +46,13 @@ impl Side {
 pub struct Nagaya {
     /// The command.
     pub command: PathBuf,
-    /// The directory that holds `libpvas.so`, where known.
+    /// The directory of `libpvas.so`, if known.
     library: Option<PathBuf>,
 }
 
 impl Nagaya {
-    /// Finds the command: as given, else `$NAGAYA`, else beside this program, else on PATH.
+    /// Finds the command: the given one, else `$NAGAYA`, else the one beside this program, else the
+    /// one on PATH.
     pub fn find(command: Option<&Path>, library: Option<&Path>) -> Result<Self, Failure> {
         let beside = || Some(env::current_exe().ok()?.parent()?.join("nagaya"));
         let named =
@@ -78,7 +79,7 @@ impl Nagaya {
         Ok(Nagaya { command, library })
     }
 
-    /// The directory of `libpvas.so`.
+    /// Returns the directory of `libpvas.so`.
     pub fn library(&self) -> Result<&Path, Failure> {
         self.library.as_deref().ok_or_else(|| {
             Failure::new(format!(
@@ -91,13 +92,13 @@ impl Nagaya {
 }
 
 impl Nagaya {
-    /// The directory of the provider for libfabric: that of the build, or as it is installed.
+    /// Returns the directory of the libfabric provider, in the build or installed.
     pub fn provider(&self) -> Result<PathBuf, Failure> {
         let found = self.extension("libnagaya_fi.so", "nagaya/libfabric/libnagaya-fi.so")?;
         Ok(found.parent().expect("a file's directory").to_path_buf())
     }
 
-    /// The library of MPI's collective operations, likewise.
+    /// Returns the library of MPI's collective operations, in the build or installed.
     pub fn collectives(&self) -> Result<PathBuf, Failure> {
         self.extension("libnagaya_coll.so", "nagaya/mpi/libnagaya-coll.so")
     }
@@ -114,15 +115,15 @@ impl Nagaya {
     }
 }
 
-/// Where `program` stands on PATH.
+/// Searches PATH for `program`.
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|place| place.join(program)).find(|file| file.is_file())
 }
 
-/// What a program wrote on its standard output; a failure when it ended badly or took
-/// longer than `patience`. It keeps our process group, so that Ctrl-C reaches it.
-pub fn output_of(command: &mut Command, patience: Duration) -> Result<String, Failure> {
+/// Runs a program and returns its standard output. Fails if the program fails or takes longer than
+/// `time_limit`. The program stays in the caller's process group, so that Ctrl-C reaches it.
+pub fn output_of(command: &mut Command, time_limit: Duration) -> Result<String, Failure> {
     let shown = shown(command);
     let mut child = command
         .stdin(Stdio::null())
@@ -132,10 +133,10 @@ pub fn output_of(command: &mut Command, patience: Duration) -> Result<String, Fa
         .map_err(|error| Failure::new(format!("{shown}: cannot be started: {error}")))?;
     let output = reader(child.stdout.take());
     let complaint = reader(child.stderr.take());
-    let status = wait_until(&mut child, Instant::now() + patience)
+    let status = wait_until(&mut child, Instant::now() + time_limit)
         .map_err(|error| Failure::new(format!("{shown}: {error}")))?;
     let Some(status) = status else {
-        return Err(Failure::new(format!("{shown}: still ran after {patience:?}, was ended")));
+        return Err(Failure::new(format!("{shown}: still ran after {time_limit:?}, was ended")));
     };
     let output = output.join().unwrap_or_default();
     if status.success() {
@@ -146,7 +147,7 @@ pub fn output_of(command: &mut Command, patience: Duration) -> Result<String, Fa
     Err(Failure::new(format!("{shown}: {status}: {}", ends(&said))))
 }
 
-/// Waits for the child until the deadline; ends it then, and returns `None`.
+/// Waits for the child until the deadline. Then ends it and returns `None`.
 pub fn wait_until(
     child: &mut Child,
     deadline: Instant,
@@ -158,7 +159,7 @@ pub fn wait_until(
             return Ok((!asked_to_end).then_some(status));
         }
         if Instant::now() >= deadline && !asked_to_end {
-            // A launcher ends its ranks on SIGTERM, not on SIGKILL.
+            // A launcher can end its ranks on SIGTERM, but not on SIGKILL.
             let _ = kill_process(Pid::from_child(child), Signal::TERM);
             asked_to_end = true;
             deadline += GRACE;
@@ -167,11 +168,11 @@ pub fn wait_until(
             child.wait()?;
             return Ok(None);
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Reads a pipe to its end in a thread of its own, so that the child never blocks on it.
+/// Reads a pipe to its end in a separate thread, so that the child never blocks on it.
 fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -182,26 +183,26 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String
     })
 }
 
-/// The command line, as a shell would read it.
+/// Formats the command line as for a shell.
 fn shown(command: &Command) -> String {
     let mut words = vec![name_only(command.get_program())];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 fn name_only(path: &OsStr) -> String {
     let path = Path::new(path);
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The two ends of a text, all of it if it is short.
+/// Returns the two ends of a long text, and all of a short one.
 fn ends(text: &str) -> String {
     let text = text.trim();
-    if text.len() <= COMPLAINT_MAX {
+    if text.len() <= COMPLAINT_BYTES_MAX {
         return text.to_string();
     }
-    let half = COMPLAINT_MAX / 2;
+    let half = COMPLAINT_BYTES_MAX / 2;
     let boundary = |from: usize| (from..=text.len()).find(|&at| text.is_char_boundary(at));
     let (first, last) = (boundary(half), boundary(text.len() - half));
     format!("{} … {}", &text[..first.unwrap_or(0)], &text[last.unwrap_or(0)..])
@@ -211,11 +212,11 @@ fn ends(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIME_LIMIT: Duration = Duration::from_secs(10);
 
     #[test]
     fn output_comes_back() {
-        let output = output_of(Command::new("echo").arg("a b"), PATIENCE);
+        let output = output_of(Command::new("echo").arg("a b"), TIME_LIMIT);
         assert_eq!(output.unwrap(), "a b\n");
     }
 
@@ -223,17 +224,17 @@ mod tests {
     fn a_failing_program_is_quoted_in_one_line() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo one >&2; echo two >&2; exit 3"]);
-        let failure = output_of(&mut command, PATIENCE).unwrap_err().to_string();
+        let failure = output_of(&mut command, TIME_LIMIT).unwrap_err().to_string();
         assert!(failure.ends_with("exit status: 3: one | two"), "{failure}");
     }
 
     #[test]
     fn a_long_message_is_shown_by_its_beginning_and_end() {
         let script = "echo why >&2; seq 1000 >&2; echo where >&2; exit 3";
-        let failure = output_of(Command::new("sh").args(["-c", script]), PATIENCE).unwrap_err();
+        let failure = output_of(Command::new("sh").args(["-c", script]), TIME_LIMIT).unwrap_err();
         let failure = failure.to_string();
         assert!(failure.contains("why | 1 |") && failure.ends_with("1000 | where"), "{failure}");
-        assert!(failure.len() < 2 * COMPLAINT_MAX, "{failure}");
+        assert!(failure.len() < 2 * COMPLAINT_BYTES_MAX, "{failure}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the figures were measured on: printed first, and kept beside them.
+//! A description of the machine, printed first and saved beside the figures.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
 use crate::mpi::Mpi;
 
-/// Prints the machine's facts, and writes them to `machine.txt`.
+/// Prints the description of the machine and writes it to `machine.txt`.
 pub fn print_facts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let unknown = || "unknown".to_string();
     let version = |mpi: Mpi| {
@@ -46,7 +46,7 @@ pub fn print_facts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     crate::table::write_lines(&out.join("machine.txt"), &lines)
 }
 
-/// The machine in one line, for the captions of figures.
+/// Returns a description in one line, for captions of figures.
 pub fn caption() -> String {
     let cores = available_parallelism().map_or(1, |cores| cores.get());
     let date = said(Command::new("date").args(["-u", "+%Y-%m-%d"])).unwrap_or_default();
@@ -54,14 +54,14 @@ pub fn caption() -> String {
     format!("{processor}, {cores} cores, {}, {date}", kernel())
 }
 
-/// Memory that can be had without swapping, in MiB.
+/// Returns the available memory in MiB.
 pub fn memory_available_mib() -> Option<u64> {
     let line = line_of("/proc/meminfo", "MemAvailable:")?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib / 1024)
 }
 
-/// What Yama allows: it decides whether a plain MPI may copy by process_vm_readv.
+/// Returns Yama's setting, which decides if a plain MPI may use process_vm_readv.
 fn ptrace_scope() -> String {
     first_line("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_else(|| "no Yama".to_string())
 }
@@ -76,7 +76,7 @@ fn kernel() -> String {
     format!("{} {} {}", word(names.sysname()), word(names.release()), word(names.machine()))
 }
 
-/// The first line that a program prints.
+/// Returns the first line of a program's output.
 fn said(command: &mut Command) -> Option<String> {
     let output = output_of(command, Duration::from_secs(10)).ok()?;
     Some(output.lines().next()?.trim().to_string())

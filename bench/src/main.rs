@@ -1,13 +1,12 @@
-//! `nagaya-bench`: what Nagaya gains and what it costs, measured beside its peers.
+//! `nagaya-bench` measures the gains and costs of Nagaya beside its peers.
 //!
-//! Every figure is printed with the peer's and the ratio of the two, both taken from the
-//! same run in turns, so that a busy machine harms both alike. One file a topic:
-//! [`pingpong`] (with [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`],
-//! [`syscall`], [`pagetables`], [`memop`], [`fcp`],
-//! [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`], [`ainori`], [`apps`]; [`modes`] checks
-//! that the peers do what their names say. The measuring itself is done by the C programs in
-//! `programs/`; this program compiles them, runs them in turns, and reports. `README.md` says how
-//! to read the result.
+//! Every figure is printed with that of the peer, and their ratio. Both come from alternating runs,
+//! so that a busy machine disturbs both alike. Each topic is a file: [`pingpong`] (with
+//! [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`], [`syscall`], [`pagetables`],
+//! [`memop`], [`fcp`], [`ofi`], [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`], [`ainori`],
+//! [`apps`]. [`modes`] verifies that the peers transfer messages as their settings say. The C
+//! programs in `programs/` measure. This program compiles them, runs them alternately, and reports.
+//! `README.md` explains the results.
 
 mod ainori;
 mod apps;
@@ -33,7 +32,9 @@ mod pingpong;
 mod programs;
 mod progress;
 mod pvm;
+mod ranks;
 mod results;
+mod settings;
 mod sizes;
 mod span;
 mod spawn;
@@ -48,7 +49,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use ::figure;
 use failure::Failure;
 use launch::Nagaya;
 use progress::progress;
@@ -63,58 +63,58 @@ struct Arguments {
     /// Directory of libpvas.so [default: $NAGAYA_LIB, else found from the nagaya command]
     #[arg(long, global = true, value_name = "DIR")]
     lib: Option<PathBuf>,
-    /// Where CSV files, plots and compiled programs go
+    /// Directory for CSV files, figures and compiled programs
     #[arg(long, global = true, value_name = "DIR", default_value = "out")]
     out: PathBuf,
-    /// A smoke run: a few seconds each, its figures mean nothing
+    /// Smoke test: a few seconds per topic; its figures are meaningless
     #[arg(long, global = true)]
     quick: bool,
     #[command(subcommand)]
     topic: Topic,
 }
 
-/// What to measure.
+/// The topics.
 #[derive(Subcommand)]
 enum Topic {
-    /// MPI messages between two ranks, by every way that each MPI has, and under Nagaya
+    /// MPI messages between two ranks, by every mode of each MPI, and under Nagaya
     Pingpong(pingpong::Options),
     /// MPI's collective operations, plain and under Nagaya
     Collectives(collectives::Options),
-    /// Memory a rank: private, shared buffers, page tables
+    /// Memory per rank: private memory, shared buffers, page tables
     Footprint(footprint::Options),
-    /// Copy loops: one core copies what another one holds
+    /// Copy loops: one core copies data that another core has in its cache
     Copy(copy::Options),
-    /// Whether each way of a message does what its name says: calls into the kernel counted
+    /// Verify the modes of message transfer by counting copies of the kernel and of Nagaya
     Modes(modes::Options),
-    /// posix_spawn against pvas_spawn
+    /// posix_spawn and pvas_spawn
     Spawn(spawn::Options),
-    /// A system call through the gate against a plain one
+    /// System calls through the gate and plain ones
     Syscall(syscall::Options),
-    /// Page tables of tasks that read each other, against processes that map each other
+    /// Page tables of tasks that read each other's memory, and of processes that map it
     Pagetables(pagetables::Options),
-    /// Pages of another process: by ptrace, by the kernel's calls, by libmemop; and fetched
+    /// Pages of another process: by ptrace, process_vm_* and libmemop; and fetched over TCP
     Memop(memop::Options),
-    /// FCP's protocols, plain shared memory, sockets; and the machine's limits
+    /// FCP's protocols beside plain shared memory, sockets and the limits of the machine
     Fcp(fcp::Options),
-    /// Messages through libfabric: our provider beside its own for shared memory
+    /// Messages through libfabric: Nagaya's provider beside libfabric's for shared memory
     Ofi(ofi::Options),
-    /// Delegation between two tasks: requests beside a cache line, writes beside direct ones
+    /// Delegation between two tasks: round trips, and delegated and direct writes
     Delegate(delegate::Options),
-    /// Another domain's memory read, and page faults of many tasks, in one domain and in several
+    /// Reads of another domain's memory, and page faults of many tasks in one and several domains
     Domains(domains::Options),
-    /// PVM's messages, groups and spawning beside stock PVM
+    /// Messages, groups and spawning of PVM beside stock PVM
     Pvm(pvm::Options),
-    /// Shared memory between nodes: single steps, and what programs send
+    /// Shared memory between nodes: single operations, and messages of programs
     Dsm(dsm::Options),
-    /// One process over two nodes: single steps, and programs beside one processor
+    /// One process over two nodes: single operations, and speed-ups of programs
     Span(span::Options),
-    /// The Ainori paper's figures in the simulator, and page messages of real runs
+    /// Figures of the Ainori paper in the simulator, and page messages of real runs
     Ainori(ainori::Options),
-    /// Applications of others, without us and with us
+    /// Applications with and without Nagaya
     Apps(apps::Options),
-    /// All of these
+    /// All topics
     All,
-    /// Only the main job, under a minute: our ping-pong, Debian's MPIs, CMA and space
+    /// The ping-pong with Debian's MPIs, with CMA and in a space; takes less than a minute
     Demo,
 }
 
@@ -143,7 +143,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-/// One topic, with what options it was given.
+/// Runs one topic with its options.
 fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     macro_rules! adjusted {
         ($options:expr) => {
@@ -174,7 +174,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
     }
 }
 
-/// Every topic with its defaults. One that fails does not keep the others from running.
+/// Runs every topic with its defaults. A failing topic does not keep the others from running.
 fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let topics = [
         ("modes", Topic::Modes(modes::Options::full())),

@@ -22,10 +22,10 @@ use crate::steps::times_of;
 use crate::table::{Table, write_lines};
 use crate::target::{self, Asked, Target};
 
-/// How often it is measured.
+/// The number of runs.
 #[derive(Parser)]
 pub struct Options {
-    /// How often each program is run, in turns
+    /// Number of rounds; in each round every program runs once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Pages a run
@@ -34,19 +34,19 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["memop"])
     }
 
-    /// As little as shows that everything runs.
+    /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         (self.rounds, self.pages) = (1, 50);
         self
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// What the paper had of its Table 2, in µs: by ptrace, and by its calls.
 const PAPER_PAGES: [(&str, [f64; 2]); 2] = [("read", [870.0, 3.0]), ("write", [461.0, 3.0])];
@@ -109,7 +109,7 @@ fn take(
     words: &[&str],
     parts: &[(&'static str, &'static str)],
 ) -> Result<(), Failure> {
-    let output = output_of(command.args(words), PATIENCE)?;
+    let output = output_of(command.args(words), TIME_LIMIT)?;
     for &(way, part) in parts {
         let times = times_of(&output, &[way, part])
             .ok_or_else(|| Failure::new(format!("memop: unexpected output: {output}")))?;

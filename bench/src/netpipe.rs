@@ -1,4 +1,4 @@
-//! NetPIPE, a ping-pong program that we did not write: how it is run, and its output file.
+//! NetPIPE, a ping-pong program of another project: how it is run, and its output file.
 
 use std::fs;
 use std::path::Path;
@@ -10,41 +10,42 @@ use crate::launch::{Nagaya, output_of};
 use crate::mode::Mode;
 use crate::mpi::Mpi;
 
-/// Messages a trial, by the range of sizes: NetPIPE reports the fastest of seven trials, and
-/// its clock needs some hundred small messages but would take minutes over large ones.
+/// Ranges of sizes with the number of messages per trial. NetPIPE reports the fastest of seven
+/// trials. Its clock needs some hundred small messages, but as many large ones would take minutes.
 const RANGES: [(usize, usize, u32); 2] = [(8, 65536, 1000), (131_072, 4_194_304, 40)];
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// NetPIPE's megabit: 2²⁰ bits.
 const MEGABIT: f64 = 1_048_576.0;
 
-/// What NetPIPE says about one size.
+/// NetPIPE's result for one size.
 #[derive(Debug)]
 pub struct Time {
     /// The message's size.
     pub bytes: usize,
     /// One-way time.
     pub us: f64,
-    /// Shortest and longest distance of the two cores, just before and after NetPIPE ran.
+    /// Shortest and longest distance of the two cores, measured before and after NetPIPE.
     pub distance_ns: [f64; 2],
 }
 
-/// Runs NetPIPE between two ranks. No times where there is none for this MPI, or no such mode.
+/// Runs NetPIPE between two ranks. Returns no times if there is no NetPIPE for this MPI, or no such
+/// mode.
 pub fn run(mpi: Mpi, mode: Mode, nagaya: &Nagaya, out: &Path) -> Result<Vec<Time>, Failure> {
     let Some(program) = mpi.netpipe() else { return Ok(Vec::new()) };
     let program = program?;
     let file = out.join(format!("netpipe-{}-{}.txt", mpi.key(), mode.key()));
     let mut measured = Vec::new();
     for (from, to, repeats) in RANGES {
-        let _ = fs::remove_file(&file); // what an earlier run left must not pass for this one's
+        let _ = fs::remove_file(&file); // so that an old file is never read as a new one
         let Some(mut command) = mpi.ranks(2, mode, nagaya, &program)? else {
             return Ok(Vec::new());
         };
         command.args(["-p", "0", "-n", &repeats.to_string()]);
         command.args(["-l", &from.to_string(), "-u", &to.to_string()]);
         let before = cores::distance_ns().unwrap_or(f64::INFINITY);
-        output_of(command.arg("-o").arg(&file), PATIENCE)?;
+        output_of(command.arg("-o").arg(&file), TIME_LIMIT)?;
         let after = cores::distance_ns().unwrap_or(f64::INFINITY);
         let distance_ns = [before.min(after), before.max(after)];
         let text = fs::read_to_string(&file)
@@ -58,8 +59,8 @@ pub fn run(mpi: Mpi, mode: Mode, nagaya: &Nagaya, out: &Path) -> Result<Vec<Time
     Ok(measured)
 }
 
-/// Reads lines of size (bytes), bandwidth (megabits a second) and time (s). The time is
-/// rounded to 10 ns, which is much for a small message, so it is formed from the bandwidth.
+/// Parses lines of size (bytes), bandwidth (megabits per second) and time (s). The time is computed
+/// from the bandwidth, since NetPIPE rounds it to 10 ns.
 pub fn parse(text: &str) -> Option<Vec<(usize, f64)>> {
     let lines: Option<Vec<_>> =
         text.lines().filter(|line| !line.trim().is_empty()).map(line).collect();

@@ -18,16 +18,16 @@ use crate::table::{Table, three_digits, write_lines};
 use crate::target::{self, Asked, Target};
 use crate::{copy, programs, sizes};
 
-/// How often it is measured.
+/// The number of runs.
 #[derive(Parser)]
 pub struct Options {
-    /// How often each way is run, in turns
+    /// Number of rounds; in each round every transport runs once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Repetitions a run, whose median counts
+    /// Repetitions per run; their median is used
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
-    /// How long a repetition lasts for each size
+    /// Duration of a repetition for each size, in milliseconds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     milliseconds: u32,
     /// Message sizes in bytes
@@ -38,12 +38,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["ofi"])
     }
 
-    /// As little as shows that everything runs.
+    /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         (self.rounds, self.repetitions, self.milliseconds) = (1, 1, 1);
         self.sizes = vec![8, 4 << 10, 1 << 20];
@@ -86,7 +86,7 @@ const WHAT: [&str; 4] = ["unchanged", "fresh", "rate", "away"];
 /// A small message.
 const SMALL: usize = 8;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Measures, prints a table and what was asked, writes CSV files.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
@@ -135,7 +135,7 @@ fn pair(
     command.arg(&file).arg(way.name());
     command.args([options.repetitions, options.milliseconds].map(|n| n.to_string()));
     command.args(options.sizes.iter().map(usize::to_string));
-    let output = output_of(&mut command, PATIENCE);
+    let output = output_of(&mut command, TIME_LIMIT);
     let _ = fs::remove_file(&file);
     let output = output?;
     let samples: Option<Vec<_>> = output.lines().map(sample).collect();
@@ -155,7 +155,7 @@ fn pair(
     Ok(())
 }
 
-/// One measurement.
+/// One sample.
 struct Sample {
     measure: Measure,
     us: f64,

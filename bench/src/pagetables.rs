@@ -28,12 +28,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["pagetables"])
     }
 
-    /// As little as shows that everything runs.
+    /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         (self.tasks, self.megabytes) = (2, 1);
         self
@@ -46,7 +46,7 @@ const PAPER: &str = "the paper's estimate for 32 processes × 100 MB under XPMEM
 /// Memory left to everybody else, in MiB.
 const RESERVE_MIB: u64 = 512;
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// What one of them printed.
 struct One {
@@ -87,7 +87,7 @@ fn enough_memory(options: &Options) -> Result<(), Failure> {
 }
 
 fn measure(command: &mut Command, options: &Options) -> Result<Vec<One>, Failure> {
-    let output = output_of(command, PATIENCE)?;
+    let output = output_of(command, TIME_LIMIT)?;
     parse(&output)
         .filter(|all| all.len() == options.tasks as usize)
         .ok_or_else(|| Failure::new(format!("page tables: unexpected output: {output}")))

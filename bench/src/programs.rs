@@ -1,6 +1,6 @@
-//! The C programs that do the measuring: carried in this binary as source, compiled when
-//! needed. (They cannot come compiled: MPI programs differ by MPI, and the others have to
-//! be ordinary programs that know nothing of Nagaya but `pvas.h`.)
+//! The measuring programs in C. Their sources are part of this binary and are compiled when needed:
+//! MPI programs depend on the MPI, and the others must be ordinary programs that know only `pvas.h`
+//! of Nagaya.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -74,14 +74,14 @@ const SOURCES: [(&str, &str); 54] = [
 const FLAGS: [&str; 8] =
     ["-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-fPIE", "-pie", "-pthread"];
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Compiles `name`.c with the system's C compiler.
 pub fn compile(name: &str, out: &Path) -> Result<PathBuf, Failure> {
     compile_with(&c_compiler()?, name, name, out, &[])
 }
 
-/// Compiles `name`.c, whose loops OpenMP shares out.
+/// Compiles `name`.c with OpenMP.
 pub fn compile_with_openmp(name: &str, out: &Path) -> Result<PathBuf, Failure> {
     compile_with(&c_compiler()?, name, name, out, &["-fopenmp".to_string()])
 }
@@ -111,9 +111,8 @@ pub fn compile_with_memop(name: &str, nagaya: &Nagaya, out: &Path) -> Result<Pat
     compile_with_ours(name, "memop", nagaya, out)
 }
 
-/// The library is found in a directory with links to it under the name that the linker looks
-/// for and the one that the dynamic linker looks for: in a build directory it has the first
-/// one only.
+/// Links `name`.c with a library of Nagaya. A directory of links has the library under the names
+/// for the linker and for the dynamic linker; a build directory has only the first.
 fn compile_with_ours(
     name: &str,
     library: &str,
@@ -125,7 +124,7 @@ fn compile_with_ours(
     compile_with(&c_compiler()?, name, name, out, &flags)
 }
 
-/// What links a program with a library of ours.
+/// Returns the flags that link a program with a library of Nagaya.
 fn flags_of(library: &str, nagaya: &Nagaya, out: &Path) -> Result<Vec<String>, Failure> {
     let file = format!("lib{library}.so");
     let links = [(file.as_str(), file.as_str()), (&file, &format!("{file}.0"))];
@@ -168,13 +167,13 @@ pub fn compile_with_libfabric(name: &str, out: &Path) -> Result<PathBuf, Failure
     compile_with(&c_compiler()?, name, name, out, &["-lfabric", "-lm"].map(str::to_string))
 }
 
-/// A directory to put into LD_LIBRARY_PATH, in which programs find our libraries for PVM.
+/// Returns a directory for LD_LIBRARY_PATH with Nagaya's libraries for PVM.
 pub fn pvm_libraries(nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
     let links = [("libpvm3.so", "libpvm3.so.3"), ("libgpvm3.so", "libgpvm3.so.3")];
     linked(nagaya, &links, out, "pvm")
 }
 
-/// Links to libraries of ours, in a directory `place` of `out`, under other names.
+/// Makes links to libraries of Nagaya under other names, in the directory `place` of `out`.
 fn linked(
     nagaya: &Nagaya,
     links: &[(&str, &str)],
@@ -186,7 +185,7 @@ fn linked(
         .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
     for (name, link) in links {
         let (library, link) = (nagaya.library()?.join(name), place.join(link));
-        let _ = fs::remove_file(&link); // an earlier run's
+        let _ = fs::remove_file(&link); // from an earlier run
         library.canonicalize().and_then(|library| symlink(library, link)).map_err(|error| {
             Failure::new(format!(
                 "{}: {error}; build it with `cargo build --release`, or say where it is \
@@ -203,14 +202,14 @@ pub fn compile_with_mpi(name: &str, mpi: Mpi, out: &Path) -> Result<PathBuf, Fai
     compile_with(&mpi.compiler()?, name, &format!("{name}-{}", mpi.key()), out, &[])
 }
 
-/// The same, linked to fixed addresses.
+/// Compiles `name`.c with the compiler driver of `mpi`, linked to fixed addresses.
 pub fn compile_with_mpi_fixed(name: &str, mpi: Mpi, out: &Path) -> Result<PathBuf, Failure> {
     let program = format!("{name}-{}-fixed", mpi.key());
     compile_with(&mpi.compiler()?, name, &program, out, &["-no-pie".to_string()])
 }
 
-/// Compiles `name`.c against stock PVM, as its users do: the header, and the libraries, for
-/// which others can stand when it runs.
+/// Compiles `name`.c against the header and libraries of stock PVM. At run time LD_LIBRARY_PATH may
+/// select others.
 pub fn compile_with_pvm(name: &str, out: &Path) -> Result<PathBuf, Failure> {
     if !Path::new("/usr/include/pvm3.h").exists() {
         return Err(Failure::new("pvm3.h: not installed; apt-get install pvm pvm-dev"));
@@ -219,11 +218,11 @@ pub fn compile_with_pvm(name: &str, out: &Path) -> Result<PathBuf, Failure> {
     compile_with(&c_compiler()?, name, name, out, &flags)
 }
 
-/// Makes a Python interpreter that is position-independent, as Debian's is not.
+/// Makes a position-independent Python interpreter; Debian's is not position-independent.
 pub fn compile_python(out: &Path) -> Result<PathBuf, Failure> {
     let config = |option: &str| {
-        // The distribution's own, whatever else stands first in PATH: its packages are used.
-        output_of(Command::new("/usr/bin/python3-config").args([option, "--embed"]), PATIENCE)
+        // The distribution's own one, since its packages are used, whatever PATH has first.
+        output_of(Command::new("/usr/bin/python3-config").args([option, "--embed"]), TIME_LIMIT)
     };
     let flags = config("--includes")? + " " + &config("--ldflags")?;
     let flags: Vec<String> = flags.split_whitespace().map(str::to_string).collect();
@@ -252,6 +251,6 @@ fn compile_with(
     let mut command = Command::new(compiler);
     command.args(FLAGS).arg("-I").arg(&place).arg("-o").arg(&program);
     command.arg(place.join(name).with_extension("c")).args(flags);
-    output_of(&mut command, PATIENCE)?;
+    output_of(&mut command, TIME_LIMIT)?;
     Ok(program)
 }

@@ -1,9 +1,9 @@
-//! What is being measured, on standard error: one line that is overwritten on a terminal,
-//! a line each elsewhere.
+//! The progress, on standard error: on a terminal one line that is overwritten, else a line for
+//! each step.
 
 use std::io::{IsTerminal, stderr};
 
-/// Says what begins; an empty text clears the line.
+/// Reports the next step; an empty text clears the line.
 pub fn progress(text: &str) {
     if stderr().is_terminal() {
         eprint!("\r\x1b[K{text}");

@@ -1,55 +1,55 @@
-//! Times of one thing done in several ways, in turns for several rounds.
+//! Times of several operations by several transports or systems, over several rounds.
 
 use std::collections::BTreeMap;
 
 use crate::spread::Spread;
 
-/// What was measured: which operation, by how many, with how many bytes.
+/// A measured operation: its name, the number of tasks, the number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Measure {
-    /// The operation, as files call it.
+    /// Name of the operation in files.
     pub what: &'static str,
-    /// Tasks that take part.
+    /// Number of tasks.
     pub tasks: usize,
-    /// Bytes of a message; 0 where there is none.
+    /// Bytes of a message; 0 if there is none.
     pub bytes: usize,
 }
 
-/// By measure and way, the time in µs of each round.
+/// The time of each round in µs, by operation and by transport or system.
 pub struct Results<Way> {
     times: BTreeMap<(Measure, Way), BTreeMap<u32, f64>>,
 }
 
 impl<Way: Copy + Ord> Results<Way> {
-    /// Nothing yet.
+    /// Returns empty results.
     pub fn new() -> Self {
         Results { times: BTreeMap::new() }
     }
 
-    /// Adds what one round took.
+    /// Adds the time of one round.
     pub fn add(&mut self, measure: Measure, way: Way, round: u32, us: f64) {
         self.times.entry((measure, way)).or_default().insert(round, us);
     }
 
-    /// Whether there is nothing.
+    /// Returns true if there are no results.
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
 
-    /// Everything, measure by measure.
+    /// Returns all results, ordered by operation.
     pub fn all(&self) -> impl Iterator<Item = (Measure, Way, Spread)> {
         let spread =
             |rounds: &BTreeMap<u32, f64>| Spread::of(&rounds.values().copied().collect::<Vec<_>>());
         self.times.iter().map(move |((measure, way), rounds)| (*measure, *way, spread(rounds)))
     }
 
-    /// The times of one way over all rounds.
+    /// Returns median and extremes over all rounds.
     pub fn of(&self, measure: Measure, way: Way) -> Option<Spread> {
         let rounds = self.times.get(&(measure, way))?;
         Some(Spread::of(&rounds.values().copied().collect::<Vec<_>>()))
     }
 
-    /// The quotients of two times, round by round; `None` where no round has both.
+    /// Returns the ratio of two times in each round; `None` if no round has both.
     pub fn quotient(&self, above: (Measure, Way), below: (Measure, Way)) -> Option<Spread> {
         let (above, below) = (self.times.get(&above)?, self.times.get(&below)?);
         let both = above.iter().filter_map(|(round, us)| Some((*us, *below.get(round)?)));

@@ -1,4 +1,4 @@
-//! Message sizes: which ones are measured, and how they are written.
+//! Message sizes: defaults, parsing and formatting.
 
 pub use figure::shown;
 
@@ -7,7 +7,7 @@ pub fn all() -> Vec<usize> {
     [8, 64, 256].into_iter().chain((10..=22).map(|power| 1 << power)).collect()
 }
 
-/// A size as an option: bytes, or with K or M (`64K`, `4M`).
+/// Parses a size option: bytes, or a number with K or M (`64K`, `4M`).
 pub fn parse(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 1 << 10),
@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "a size is a multiple of 8 bytes".to_string())
 }
 
-/// The same, or 0.
+/// Parses a size option or 0.
 pub fn parse_or_none(text: &str) -> Result<usize, String> {
     if text == "0" { Ok(0) } else { parse(text) }
 }

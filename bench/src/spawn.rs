@@ -24,12 +24,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["spawn"])
     }
 
-    /// As little as shows that everything runs.
+    /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         self.spawns = 5;
         self.living = vec![0];
@@ -43,7 +43,7 @@ const TARGET: f64 = 1.5;
 /// more than the noise of two medians, far less than a cost for each of 200 tasks.
 const GROWTH: f64 = 1.1;
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// Medians for one program, both ways.
 struct Measured {
@@ -69,7 +69,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         let mut command = Command::new(&spawn);
         command.args([options.spawns, living].map(|n| n.to_string()));
         command.arg(&noop).arg(&noop).arg("/bin/true");
-        let output = output_of(&mut command, PATIENCE)?;
+        let output = output_of(&mut command, TIME_LIMIT)?;
         let parsed = parse(&output, living)
             .ok_or_else(|| Failure::new(format!("spawn: unexpected output: {output}")))?;
         measured.extend(parsed);

@@ -1,18 +1,18 @@
-//! Several measurements of one thing: their median, and how far they lie apart.
+//! Median and extremes of several samples.
 
-/// Median, smallest and largest of some measurements.
+/// Median, minimum and maximum of samples.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
-    /// The middle one, or the mean of the two in the middle.
+    /// The median: the middle sample, or the mean of the two in the middle.
     pub median: f64,
-    /// The smallest.
+    /// The minimum.
     pub min: f64,
-    /// The largest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of one measurement or more.
+    /// Computes them from one sample or more.
     pub fn of(values: &[f64]) -> Self {
         assert!(!values.is_empty(), "nothing was measured");
         let mut sorted = values.to_vec();
@@ -25,12 +25,12 @@ impl Spread {
         Spread { median, min: sorted[0], max: sorted[sorted.len() - 1] }
     }
 
-    /// The quotients of measurements that were taken in pairs, one pair after the other.
+    /// Computes them from the ratios of pairs of samples.
     pub fn of_quotients(above: &[f64], below: &[f64]) -> Self {
         Self::of(&Self::quotients(above, below))
     }
 
-    /// The quotients themselves.
+    /// Returns the ratios of pairs of samples.
     pub fn quotients(above: &[f64], below: &[f64]) -> Vec<f64> {
         assert_eq!(above.len(), below.len(), "measured in pairs");
         above.iter().zip(below).map(|(a, b)| a / b).collect()

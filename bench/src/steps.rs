@@ -1,5 +1,5 @@
-//! Single steps between two nodes, each beside what it cannot do without: UCX's round trip of
-//! the same bytes, and a bare fault.
+//! Single operations between two nodes, each beside its lower bound: UCX's round trip of the same
+//! bytes and a bare fault.
 
 pub mod peers;
 
@@ -13,22 +13,22 @@ use crate::target::{Asked, Target};
 /// Bytes of a message without a page.
 const SHORT: usize = 64;
 
-/// Who takes a step, or what it is held against.
+/// The system that performs an operation, or its lower bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Way {
     /// Nagaya.
     Nagaya,
-    /// What it cannot do without, by threads that sleep until they are wanted.
+    /// The lower bound, by threads that sleep while they wait.
     Sleeping,
-    /// By threads that spin.
+    /// The lower bound, by threads that spin.
     Spinning,
 }
 
 impl Way {
-    /// What a step cannot do without.
+    /// The lower bounds.
     pub const PEERS: [Way; 2] = [Way::Sleeping, Way::Spinning];
 
-    /// As it is called in files.
+    /// Returns its name in files.
     pub fn key(self) -> &'static str {
         match self {
             Way::Nagaya => "nagaya",
@@ -38,19 +38,19 @@ impl Way {
     }
 }
 
-/// A step between two nodes, and what it cannot do without: messages there and back, a fault.
+/// An operation between two nodes, and the parts of its lower bound: a round trip and a fault.
 pub struct Step {
-    /// As the measuring program calls it.
+    /// Its name in the measuring program.
     pub name: &'static str,
-    /// Messages.
+    /// The reply of the round trip.
     pub round_trip: Option<Reply>,
-    /// A fault.
+    /// The fault.
     pub fault: Option<FaultKind>,
-    /// At most so many times that.
+    /// The target: at most this multiple of the lower bound.
     pub asked: Option<f64>,
 }
 
-/// What comes back.
+/// The reply of a round trip.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
     /// A message without a page.
@@ -59,45 +59,45 @@ pub enum Reply {
     Page,
 }
 
-/// Why a thread is stopped.
+/// The kind of a page fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum FaultKind {
-    /// The page is not mapped.
+    /// The page is not present.
     Read,
-    /// It must not be written.
+    /// The page is write-protected.
     Write,
 }
 
-/// Times of steps: their medians, and their 99th percentiles.
+/// Times of operations: medians and 99th percentiles.
 pub struct Steps {
-    /// Of each round.
+    /// The medians of each round.
     pub medians: Results<Way>,
     tails: Results<Way>,
 }
 
-/// Of many samples, in µs.
+/// Median and 99th percentile of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// As many took less as took more.
+    /// The median.
     pub median_us: f64,
     /// The 99th percentile.
     pub tail_us: f64,
 }
 
 impl Steps {
-    /// Nothing yet.
+    /// Returns empty results.
     pub fn new() -> Self {
         Steps { medians: Results::new(), tails: Results::new() }
     }
 
-    /// Adds what one round took.
+    /// Adds the times of one round.
     pub fn add(&mut self, what: &'static str, nodes: usize, way: Way, round: u32, of: Times) {
         let measure = measure(what, nodes);
         self.medians.add(measure, way, round, of.median_us);
         self.tails.add(measure, way, round, of.tail_us);
     }
 
-    /// Prints these, with a row each.
+    /// Prints a table with a row for each of these operations.
     pub fn print(&self, measures: &[Measure], title: &str) {
         let mut table = Table::new([
             "",
@@ -136,7 +136,7 @@ impl Steps {
         table.print(title);
     }
 
-    /// What is asked of these steps between two nodes.
+    /// Returns the targets of these operations between two nodes.
     pub fn targets(&self, steps: &[Step]) -> Vec<Target> {
         let mut targets = Vec::new();
         for step in steps {
@@ -153,7 +153,7 @@ impl Steps {
         targets
     }
 
-    /// Writes all of them as a CSV file.
+    /// Writes all times as a CSV file.
     pub fn write(&self, file: &Path) -> Result<(), Failure> {
         let mut lines = vec!["step,nodes,way,us,us_min,us_max,us_99".to_string()];
         lines.extend(self.medians.all().map(|(of, way, time)| {
@@ -173,13 +173,13 @@ impl Steps {
     }
 }
 
-/// Of a step between so many nodes.
+/// Returns the measure of an operation between `nodes` nodes.
 pub fn measure(what: &'static str, nodes: usize) -> Measure {
     Measure { what, tasks: nodes, bytes: 0 }
 }
 
-/// Of the line that begins with these words: after them come some numbers, of which the last
-/// three are median, 99th percentile and largest, in ns.
+/// Parses the line that begins with these words. Its last three numbers are median, 99th percentile
+/// and maximum in nanoseconds.
 pub fn times_of(output: &str, begins: &[&str]) -> Option<Times> {
     let lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let line = lines.into_iter().find(|words| words.starts_with(begins))?;

@@ -18,24 +18,24 @@ use crate::programs;
 use crate::spread::Spread;
 use crate::table::{Table, write_lines};
 
-/// How often it is measured.
+/// The number of runs.
 #[derive(Parser)]
 pub struct Options {
-    /// How often each side is run, in turns
+    /// Number of rounds; in each round both sides run once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Repetitions a run (of 2,000 calls from each site)
+    /// Repetitions per run, each of 2,000 calls from each site
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10000))]
     repetitions: u32,
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn full() -> Self {
         Self::parse_from(["syscall"])
     }
 
-    /// As little as shows that everything runs.
+    /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         (self.rounds, self.repetitions) = (1, 5);
         self
@@ -45,13 +45,13 @@ impl Options {
 /// What the gate may add to a system call, in ns.
 const TARGET_NS: f64 = 60.0;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// A place in the program that makes a system call.
 struct Site {
     /// As the program calls it.
     name: &'static str,
-    /// As it stands in the table.
+    /// Returns its text in the table.
     words: &'static str,
     /// The unpatched site of the same call; `None` for that one itself.
     plain: Option<&'static str>,
@@ -81,7 +81,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
                     command
                 }
             };
-            let output = output_of(command.arg(options.repetitions.to_string()), PATIENCE)?;
+            let output = output_of(command.arg(options.repetitions.to_string()), TIME_LIMIT)?;
             for Site { name: site, .. } in SITES {
                 let median = median_of_site(&output, site)
                     .ok_or_else(|| Failure::new(format!("syscall: unexpected output: {output}")))?;

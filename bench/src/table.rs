@@ -11,7 +11,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these column headings.
+    /// Returns a table with these column headings.
     pub fn new<'a>(headings: impl IntoIterator<Item = &'a str>) -> Self {
         Table { rows: vec![headings.into_iter().map(str::to_string).collect()] }
     }
@@ -23,8 +23,8 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Prints it with a title. Numbers stand right-aligned; so does everything else but the
-    /// first and the last column.
+    /// Prints the table with a title. The first and the last column are left-aligned, the others
+    /// right-aligned.
     pub fn print(&self, title: &str) {
         println!("\n{title}");
         let last = self.rows[0].len() - 1;
@@ -57,13 +57,13 @@ impl Table {
     }
 }
 
-/// Writes a text file: machine facts, or comma-separated lines under their headings.
+/// Writes the lines of a text or CSV file.
 pub fn write_lines(file: &Path, lines: &[String]) -> Result<(), Failure> {
     fs::write(file, lines.join("\n") + "\n")
         .map_err(|error| Failure::new(format!("{}: cannot be written: {error}", file.display())))
 }
 
-/// A number with as many decimals as it needs to show three digits.
+/// Formats a number with three significant digits.
 pub fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         0.0..9.995 => 2,

@@ -1,4 +1,4 @@
-//! What is asked of a ratio, and whether it is reached.
+//! Targets: bounds of ratios, and if the measured ratios meet them.
 
 use std::path::Path;
 
@@ -6,27 +6,27 @@ use crate::failure::Failure;
 use crate::spread::Spread;
 use crate::table::{Table, write_lines};
 
-/// What a ratio is to be.
+/// The bound of a ratio.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Asked {
-    /// So large or larger.
+    /// The ratio is at least this.
     AtLeast(f64),
-    /// So small or smaller.
+    /// The ratio is at most this.
     AtMost(f64),
 }
 
-/// Something that is asked.
+/// A target.
 pub struct Target {
-    /// In words.
+    /// Its description.
     pub what: String,
-    /// How much of it.
+    /// Its bound.
     pub asked: Asked,
-    /// What was seen; `None` where one side could not be measured.
+    /// The measured ratio; `None` if one side could not be measured.
     pub ratio: Option<Spread>,
 }
 
 impl Target {
-    /// As it stands in the table.
+    /// Returns its text in the table.
     fn verdict(&self) -> &'static str {
         match (self.asked, self.ratio) {
             (_, None) => "not measured",
@@ -37,7 +37,7 @@ impl Target {
     }
 }
 
-/// Prints them, a line each, and how many are met; writes them as a CSV file.
+/// Prints a line for each target and the number of those that are met. Writes them as a CSV file.
 pub fn report(title: &str, targets: &[Target], file: &Path) -> Result<(), Failure> {
     let mut table = Table::new(["", "asked", "measured", "(min..max)", ""]);
     let mut lines = vec!["target,asked,bound,ratio,ratio_min,ratio_max,verdict".to_string()];

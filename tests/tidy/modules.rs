@@ -11,7 +11,6 @@ const EXCEPTIONS: &[&str] = &[
     "nagaya-sim: 13 modules",
     "nagaya-dsm: 8 modules",
     "nagaya-cluster: 6 modules",
-    "nagaya-bench: 35 modules",
 ];
 
 #[test]

@@ -1,11 +1,11 @@
 //! The paper's Figures 5 to 12 in one, a row a program: speed-up, page messages, and what is
 //! saved of these, where what the paper's text says stands beside.
 
+use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+
+use super::options::{NORMAL, Options};
 use super::paper::{CLAIMS, PROGRAMS, Program};
-use super::report::sent;
 use super::simulated::{Run, Runs};
-use super::{NORMAL, Options};
-use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
 
 /// The look of a policy: that of its place on the command line.
 fn look(options: &Options, policy: &str, kind: Kind) -> Look {
@@ -49,10 +49,10 @@ fn row(program: &Program, runs: &Runs, options: &Options) -> Row {
     let ideal = options.processes.iter().filter(|count| **count as f64 <= top * 1.05);
     let ideal = ideal.map(|&count| (log2(count), count as f64)).collect();
     speedups.push(Line { points: ideal, look: GREY });
-    let thousands = lines(&|run| Some(sent(run) / 1000.0));
+    let thousands = lines(&|run| Some(run.sent() / 1000.0));
     // One process sends nothing.
     let is_saved = |run: &Run| run.policy != NORMAL && run.processes > 1;
-    let mut saved = lines(&|run| is_saved(run).then(|| runs.saved(run, sent).max(0.0)));
+    let mut saved = lines(&|run| is_saved(run).then(|| runs.saved(run, Run::sent).max(0.0)));
     for claim in CLAIMS.iter().filter(|claim| claim.program == program.name) {
         if let Some(percent) = claim.messages {
             let points = vec![(log2(claim.processes), percent)];

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Options;
+use super::options::Options;
 use super::paper::PROGRAMS;
 use crate::dsm::traffic::{Traffic, Wanted};
 use crate::failure::Failure;

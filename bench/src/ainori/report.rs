@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use super::figures;
+use super::options::{NORMAL, Options};
 use super::paper::{ASKED, CLAIMS, PROGRAMS, Program};
 use super::simulated::{Run, Runs};
-use super::{NORMAL, Options, figures};
 use crate::failure::Failure;
 use crate::spread::Spread;
 use crate::table::{Table, write_lines};
@@ -31,11 +32,6 @@ pub fn write(runs: &Runs, options: &Options, out: &Path) -> Result<(), Failure> 
     write_lines(&out.join("ainori.csv"), &csv(runs))?;
     figures::figure(runs, options).write(&out.join("ainori.svg"))?;
     Ok(())
-}
-
-/// OP_GETPGRANT, OP_BARRGRANT and OP_PUSH of a run.
-pub fn sent(run: &Run) -> f64 {
-    run.page_messages as f64
 }
 
 fn time(run: &Run) -> f64 {
@@ -65,7 +61,7 @@ fn print_program(program: &Program, runs: &Runs, options: &Options) {
             row.push(run.map_or(String::new(), |run| format!("{:.2}", run.speedup)));
             row.push(run.map_or(String::new(), |run| run.page_messages.to_string()));
             if policy != NORMAL {
-                let saved = run.map(|run| format!("{:.1} %", runs.saved(run, sent)));
+                let saved = run.map(|run| format!("{:.1} %", runs.saved(run, Run::sent)));
                 row.push(saved.unwrap_or_default());
             }
         }
@@ -132,7 +128,7 @@ fn print_paper(runs: &Runs) {
             claim.program.to_string(),
             claim.processes.to_string(),
             claim.policy.to_string(),
-            percent(runs.saved(run, sent)),
+            percent(runs.saved(run, Run::sent)),
             claim.messages.map_or(String::new(), percent),
             percent(saved),
             percent(saved * 100.0 / (100.0 - saved)),
@@ -155,7 +151,7 @@ fn targets(runs: &Runs) -> Vec<Target> {
         targets.push(Target {
             what: format!("{program} on {processes}, {policy}: page messages saved"),
             asked: Asked::AtLeast(least),
-            ratio: run.map(|run| one(runs.saved(run, sent))),
+            ratio: run.map(|run| one(runs.saved(run, Run::sent))),
         });
         if policy == "auto" {
             targets.push(Target {
@@ -180,7 +176,7 @@ fn csv(runs: &Runs) -> Vec<String> {
         format!(
             "{program},{policy},{processes},{seconds},{speedup},{page_messages},{messages},\
              {bytes},{rides},{used},{wasted},{late},{:.2},{:.2}",
-            runs.saved(run, sent),
+            runs.saved(run, Run::sent),
             runs.saved(run, time),
         )
     }));

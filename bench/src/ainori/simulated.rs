@@ -4,14 +4,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::options::{NORMAL, Options};
 use super::paper::PROGRAMS;
-use super::{NORMAL, Options};
 use crate::dsm::traffic::{cell_of, parameters, read};
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
 use crate::progress::progress;
 
-const PATIENCE: Duration = Duration::from_secs(1200);
+const TIME_LIMIT: Duration = Duration::from_secs(1200);
 
 /// A run.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,13 @@ pub struct Run {
     pub used: u64,
     pub wasted: u64,
     pub late: u64,
+}
+
+impl Run {
+    /// Number of page messages: OP_GETPGRANT, OP_BARRGRANT and OP_PUSH.
+    pub fn sent(&self) -> f64 {
+        self.page_messages as f64
+    }
 }
 
 /// All of them, and how long they took.
@@ -62,13 +69,13 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<Runs, Failu
     for program in &PROGRAMS {
         for policy in &options.rides {
             progress(&format!("ainori, {} in the simulator, {policy}", program.name));
-            let _ = std::fs::remove_file(&csv); // the run's before
+            let _ = std::fs::remove_file(&csv); // from the previous run
             let mut command = Command::new(&nagaya.command);
             command.args(["sim", program.name]);
             command.args(parameters(if options.small { program.quick } else { "" }));
             command.args(["-c", "paper", "--per-machine", "2", "--rides", policy]);
             command.args(["-n", &counts.join(","), "--csv"]).arg(&csv);
-            output_of(&mut command, PATIENCE)?;
+            output_of(&mut command, TIME_LIMIT)?;
             let table = read(&csv)?;
             for line in table.lines().skip(1) {
                 all.push(of(&table, line, program.name, policy).ok_or_else(|| {

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::launch::output_of;
 
 const EXAMPLES: &str = "/usr/share/lammps/examples";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// LAMMPS and GROMACS.
 pub fn all() -> Vec<Application> {
@@ -80,7 +80,7 @@ fn water(dir: &Path, quick: bool) -> Result<(), Failure> {
     let gmx = installed("gmx", "gromacs")?;
     let run = |arguments: &str| {
         let mut command = Command::new(&gmx);
-        output_of(command.args(arguments.split(' ')).current_dir(dir), PATIENCE)
+        output_of(command.args(arguments.split(' ')).current_dir(dir), TIME_LIMIT)
     };
     run("genconf -f /usr/share/gromacs/top/spc216.gro -nbox 2 2 2 -o water.gro")?;
     run("grompp -f water.mdp -c water.gro -p water.top -o water.tpr")?;

@@ -1,20 +1,21 @@
-//! What a copy run leaves: a table of bandwidths for each pair of cores, source and
-//! destination; all medians as CSV; and a figure of the loops that matter.
+//! The results of a copy run: a table of bandwidths for each pair of cores, source and destination;
+//! all medians as CSV; and a figure of the important loops.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Sample;
+use figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
+
+use super::loops::Sample;
 use crate::failure::Failure;
-use crate::figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
 use crate::spread::Spread;
 use crate::table::{Table, write_lines};
 use crate::{cores, machine, sizes};
 
-/// What was measured between one pair of cores.
+/// The samples of one pair of cores.
 type OfPair = (&'static str, (usize, usize), Vec<Sample>);
 
-/// Loops that the figure shows; the tables have all.
+/// Loops in the figure; the tables have all.
 const DRAWN: [(&str, Kind); 8] = [
     ("movsb", Kind::Solid),
     ("movsq", Kind::Solid),
@@ -26,10 +27,11 @@ const DRAWN: [(&str, Kind); 8] = [
     ("avx512-nt+t0", Kind::Dashed),
 ];
 
-/// Medians this near to the best of a column cannot be told from it.
+/// Medians within this factor of the best of a column count as equal to it.
 const SAME: f64 = 1.03;
 
-/// Times in ns by loop and size: of the copy, and with the reading of the destination.
+/// Times in nanoseconds by loop and size: of the copy, and of the copy with a read of the
+/// destination.
 type Times<'a> = BTreeMap<(&'a str, usize), [Spread; 2]>;
 
 /// Prints the tables; writes `copy.csv` and `copy.svg`.
@@ -75,8 +77,8 @@ pub fn write(measured: &[OfPair], out: &Path) -> Result<(), Failure> {
     write_lines(&out.join("copy.csv"), &lines)
 }
 
-/// The samples at the distance at which the cores mostly were, and that distance in ns. All
-/// those of a state that would be left without any.
+/// Returns the samples at the usual distance of the cores, and that distance in nanoseconds. A
+/// state without such samples keeps all.
 fn at_one_distance(samples: &[Sample]) -> (Vec<&Sample>, f64) {
     let mut distances: Vec<f64> = samples.iter().flat_map(|sample| sample.distance_ns).collect();
     distances.sort_by(f64::total_cmp);
@@ -89,7 +91,7 @@ fn at_one_distance(samples: &[Sample]) -> (Vec<&Sample>, f64) {
     (samples.iter().filter(kept).collect(), usual)
 }
 
-/// Sources and destinations, in the order in which they were run.
+/// Returns sources and destinations in the order of the runs.
 fn states(samples: &[Sample]) -> Vec<[&str; 2]> {
     let mut states: Vec<[&str; 2]> = Vec::new();
     for sample in samples {
@@ -118,7 +120,7 @@ fn sizes_of(times: &Times) -> Vec<usize> {
     sizes
 }
 
-/// GB/s by loop and size, of the copy and, in brackets, with the reading.
+/// Prints GB/s by loop and size, of the copy and of the copy with a read.
 fn print_table(title: &str, times: &Times, samples: &[Sample]) {
     let mut loops: Vec<&str> = Vec::new();
     for sample in samples {

@@ -32,7 +32,7 @@ const ADDED_US: f64 = 0.8;
 /// A collective is repeated for so many times the time of a transfer: for many periods of the
 /// quota that makes a core slow.
 const LONGER: u32 = 30;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Ranks, and bytes that each gives to a collective.
 const RANKS: usize = 2;
 const GIVEN: [usize; 3] = [8, 8 << 10, 1 << 20];
@@ -156,7 +156,7 @@ pub fn run(
 }
 
 fn take(times: &mut Times, place: &'static str, command: &mut Command) -> Result<(), Failure> {
-    let output = output_of(command, PATIENCE)?;
+    let output = output_of(command, TIME_LIMIT)?;
     let unexpected = || Failure::new(format!("delegate: unexpected output: {output}"));
     times.read(place, &output).ok_or_else(unexpected)
 }

@@ -1,11 +1,13 @@
-//! What a run leaves: tables on the terminal, CSV files, a figure.
+//! The results of a run: tables on the terminal, CSV files, a figure.
 
 use std::path::Path;
 
+use figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
+
+use super::options::Options;
+use super::step::{BARRIER, STEPS};
 use super::traffic::{Counts, PROGRAMS, Traffic};
-use super::{BARRIER, Options, STEPS};
 use crate::failure::Failure;
-use crate::figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
 use crate::machine;
 use crate::results::Measure;
 use crate::steps::{Steps, Way, measure};

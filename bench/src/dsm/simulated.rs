@@ -8,8 +8,8 @@
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
-use super::PATIENCE;
 use super::traffic::{PROGRAMS, Program, cell, parameters, read, seconds_of};
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
@@ -19,6 +19,8 @@ use crate::spread::Spread;
 use crate::table::{Table, write_lines};
 
 const NODES: usize = 2;
+
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// A program's times in seconds, a round each.
 struct Times {
@@ -35,7 +37,7 @@ pub fn run(rounds: u32, small: bool, nagaya: &Nagaya, out: &Path) -> Result<(), 
     for round in 1..=rounds {
         progress(&format!("dsm, simulated time against real time, round {round} of {rounds}"));
         let cluster = out.join(format!("this-machine-{round}.toml"));
-        output_of(nagaya_sim(nagaya).arg("--calibrate").arg(&cluster), PATIENCE)?;
+        output_of(nagaya_sim(nagaya).arg("--calibrate").arg(&cluster), TIME_LIMIT)?;
         for (times, program) in all.iter_mut().zip(&PROGRAMS) {
             times.measure(program, small, &cluster, nagaya, out)?;
         }
@@ -59,7 +61,7 @@ impl Times {
             let nodes = nodes.to_string();
             let mut command = Command::new(&nagaya.command);
             command.args(["run", "--nodes", &nodes, "-n", &nodes]).arg(&compiled);
-            let output = output_of(command.args(arguments.split_whitespace()), PATIENCE)?;
+            let output = output_of(command.args(arguments.split_whitespace()), TIME_LIMIT)?;
             seconds_of(&output)
                 .ok_or_else(|| Failure::new(format!("{}: unexpected output: {output}", self.name)))
         };
@@ -71,7 +73,7 @@ impl Times {
         let two = real(NODES)?;
 
         let csv = out.join("dsm-simulated-run.csv");
-        let _ = std::fs::remove_file(&csv); // an earlier run's
+        let _ = std::fs::remove_file(&csv); // from an earlier run
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get()) / NODES;
         let mut command = nagaya_sim(nagaya);
         command.arg(program.name).args(parameters(arguments)).arg("-c").arg(cluster);
@@ -81,7 +83,7 @@ impl Times {
             command.args(["--one-node", &one.to_string()]);
         }
         command.arg("--csv").arg(&csv);
-        output_of(&mut command, PATIENCE)?;
+        output_of(&mut command, TIME_LIMIT)?;
         let simulated = cell(&read(&csv)?, "time_s").ok_or_else(|| {
             Failure::new(format!("{}: not what `nagaya sim` writes", csv.display()))
         })?;

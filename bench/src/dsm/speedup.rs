@@ -13,7 +13,7 @@ use crate::table::write_lines;
 const CLUSTERS: [(&str, &str); 2] =
     [("paper", "1,2,4,8,16,32"), ("current", "1,2,4,8,16,32,64,128,256,512,1024")];
 
-const PATIENCE: Duration = Duration::from_secs(1200);
+const TIME_LIMIT: Duration = Duration::from_secs(1200);
 
 /// Prints the tables; writes `sim-CLUSTER.txt` and `sim-CLUSTER.svg`.
 pub fn run(small: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
@@ -23,7 +23,7 @@ pub fn run(small: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         let nodes = if small { "1,2" } else { nodes };
         let mut command = Command::new(&nagaya.command);
         command.args(["sim", "all", "-c", cluster, "-n", nodes, "--plot"]).arg(file("svg"));
-        let output = output_of(&mut command, PATIENCE)?;
+        let output = output_of(&mut command, TIME_LIMIT)?;
         print!("\n{output}");
         write_lines(&file("txt"), &output.lines().map(String::from).collect::<Vec<_>>())?;
     }

@@ -32,7 +32,7 @@ pub const PROGRAMS: [Program; 7] = [
     Program { name: "water", small: "--molecules 64 --steps 2" },
 ];
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// A run that is wanted.
 #[derive(Clone, Copy)]
@@ -88,14 +88,14 @@ impl Traffic {
         fs::create_dir_all(&place)
             .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
         for file in files(&place, &begin)? {
-            let _ = fs::remove_file(file); // an earlier run's
+            let _ = fs::remove_file(file); // from an earlier run
         }
         let compiled = programs::compile_with_jia(name, nagaya, out)?;
         let mut command = Mpi::Ompi4.nodes(nodes, &compiled)?;
         command.env("NAGAYA_DSM_STATISTICS", place.join(&begin));
         command.env("NAGAYA_DSM_RIDES", rides);
         command.args(arguments.split_whitespace());
-        let output = output_of(&mut command, PATIENCE)?;
+        let output = output_of(&mut command, TIME_LIMIT)?;
         let seconds = seconds_of(&output)
             .ok_or_else(|| Failure::new(format!("{name}: unexpected output: {output}")))?;
         let reports = files(&place, &begin)?;
@@ -113,9 +113,9 @@ impl Traffic {
         let csv = place.join(format!("{begin}.csv"));
         let mut command = Command::new(&nagaya.command);
         command.arg("sim").arg(name).args(parameters(arguments));
-        let _ = fs::remove_file(&csv); // an earlier run's
+        let _ = fs::remove_file(&csv); // from an earlier run
         command.args(["--rides", rides, "-n", &nodes.to_string(), "--csv"]).arg(&csv);
-        output_of(&mut command, PATIENCE)?;
+        output_of(&mut command, TIME_LIMIT)?;
         let simulated = Counts::simulated(&read(&csv)?).ok_or_else(|| {
             Failure::new(format!("{}: not what `nagaya sim` writes", csv.display()))
         })?;

@@ -1,22 +1,22 @@
-//! The paper's Tables 2, 4 and 5 (Kikuchi et al., FOLON): ours, and beside each number the
-//! paper's own, of processors on a VME bus and of Ethernet in 1996.
+//! Tables 2, 4 and 5 of the paper (Kikuchi et al., FOLON), and beside each number that of the
+//! paper, from processors on a VME bus and Ethernet in 1996.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{WAYS, Way};
+use super::sample::{WAYS, Way};
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
 use crate::results::{Measure, Results};
 use crate::table::{Table, three_digits, write_lines};
 
-/// The sizes of the paper's latency and throughput.
+/// Bytes of the paper's messages for latency and throughput.
 const LATENCY: usize = 4;
 const THROUGHPUT: usize = 4096;
 
-/// Table 2, in µs and MB/s. FCP II was not yet measured; its latency is what §6.1.2 expects.
+/// Table 2, in µs and MB/s. The paper had not measured FCP II; §6.1.2 expects this latency.
 const TABLE_2: [(Way, &str, &str); 5] = [
     (Way::Vcl, "4.2", "1.7"),
     (Way::Fcp, "240", "1.5"),
@@ -25,8 +25,8 @@ const TABLE_2: [(Way, &str, &str); 5] = [
     (Way::Udp, "320", "0.76"),
 ];
 
-/// Tables 4 and 5: a heading, our key (of `nagaya info --fcp`), and the paper's numbers for
-/// FCP, FCP plus and FCP II.
+/// Tables 4 and 5: a heading, the key in `nagaya info --fcp`, and the paper's numbers for FCP, FCP
+/// plus and FCP II.
 const TABLE_4: [Row; 4] = [
     ("buffer table, words an entry", "table_entry", ["4", "4", "1"]),
     ("receive buffer management, words", "management", ["7", "7", "2"]),
@@ -40,13 +40,13 @@ const TABLE_5: [Row; 3] = [
 ];
 type Row = (&'static str, &'static str, [&'static str; 3]);
 
-/// How our `nagaya` calls them, and as what the columns stand.
+/// Their names in `nagaya info --fcp`, and their columns.
 const PROTOCOLS: [(&str, Way); 3] =
     [("fcp", Way::Fcp), ("fcp-plus", Way::FcpPlus), ("fcp2", Way::Fcp2)];
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Table 2. Its throughput is that of a single message, so is ours.
+/// Prints Table 2. Its throughput is that of a single message, as in the paper.
 pub fn print_times(results: &Results<Way>) {
     let headings = ["", "4 B, µs", "the paper's", "4096 B, µs", "4096 B, MB/s", "the paper's", ""];
     let mut table = Table::new(headings);
@@ -76,10 +76,10 @@ pub fn print_times(results: &Results<Way>) {
     table.print("FCP, the paper's Table 2: latency and throughput of a message, one way");
 }
 
-/// Tables 4 and 5, as our protocols are built; also to `fcp-counts.csv`.
+/// Prints Tables 4 and 5 for Nagaya's protocols, and writes them to `fcp-counts.csv`.
 pub fn print_counts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let mut command = Command::new(&nagaya.command);
-    let text = output_of(command.args(["info", "--fcp", "--parsable"]), PATIENCE)?;
+    let text = output_of(command.args(["info", "--fcp", "--parsable"]), TIME_LIMIT)?;
     let counts: BTreeMap<&str, &str> = text.lines().filter_map(|at| at.split_once('=')).collect();
     let titles = [
         "FCP, the paper's Table 4: what the protocols keep in shared memory",

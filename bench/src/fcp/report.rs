@@ -1,11 +1,14 @@
-//! What a run leaves: tables on the terminal, CSV files, a figure.
+//! The results of a run: tables on the terminal, CSV files, a figure.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{BUFFERS, Options, SENDERS, SENDERS_BYTES, Sample, WAYS, Way, paper};
+use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+
+use super::options::Options;
+use super::paper;
+use super::sample::{BUFFERS, SENDERS, SENDERS_BYTES, Sample, WAYS, Way};
 use crate::failure::Failure;
-use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
 use crate::launch::Nagaya;
 use crate::results::{Measure, Results};
 use crate::spread::Spread;
@@ -13,7 +16,7 @@ use crate::table::{Table, three_digits, write_lines};
 use crate::target::{self, Asked, Target};
 use crate::{cores, machine, sizes};
 
-/// Of FCP II: 8 bytes against a cache line's way, 1 MB against one copy.
+/// Targets of FCP II: 8 bytes against the transfer of a cache line, 1 MB against one copy.
 const OVER_LINE: f64 = 1.4;
 const OVER_COPY: f64 = 1.2;
 
@@ -49,9 +52,9 @@ fn measure(what: &'static str, bytes: usize) -> Measure {
     Measure { what, tasks: 2, bytes }
 }
 
-/// The medians of each round, in µs. Samples at another distance of the two cores than the
-/// usual one are left aside, unless there are no others. The cache line's way beside each
-/// message of FCP II counts as a way of its own, so that both are seen at the same moment.
+/// Returns the median of each round in µs. Samples at an unusual distance of the two cores are
+/// discarded, unless there are no others. The transfer time of a cache line beside each message of
+/// FCP II is a transport of its own, so that both are measured at the same moment.
 fn results_at_one_distance(samples: &[Sample]) -> Results<Way> {
     let distances: Vec<f64> = samples.iter().flat_map(|sample| sample.line_ns).collect();
     let usual = Spread::of(&distances).median;
@@ -137,7 +140,7 @@ fn csv(results: &Results<Way>, senders: &Results<Way>) -> Vec<String> {
     lines
 }
 
-/// Messages a second to one receiver.
+/// Prints messages per second to one receiver.
 fn print_senders(senders: &Results<Way>) {
     let ways = [Way::Fcp, Way::FcpPlus, Way::Fcp2];
     let headings = std::iter::once("senders").chain(ways.iter().map(|way| way.name()));
@@ -159,7 +162,7 @@ fn print_senders(senders: &Results<Way>) {
     }
 }
 
-/// Every single measurement, with those that were left aside.
+/// All samples, including the discarded ones.
 fn sample_lines(samples: &[Sample]) -> Vec<String> {
     let headings = "round,buffers,bytes,way,ns,line_before_ns,line_after_ns";
     let line = |sample: &Sample| {
@@ -185,7 +188,7 @@ fn look(way: Way) -> Look {
     Look { colour, kind }
 }
 
-/// A row for unchanged and one for fresh buffers; time and bandwidth.
+/// Returns the figure: a row for unchanged and one for fresh buffers, with time and bandwidth.
 fn figure(results: &Results<Way>, options: &Options) -> Figure {
     let panel = |what: &'static str, caption: &str, place: fn(usize, f64) -> f64| {
         let line = |way: Way| {

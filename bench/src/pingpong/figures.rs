@@ -1,14 +1,16 @@
-//! The ping-pong's figures. For each MPI the paper's two, latency and bandwidth over the
-//! message size, a line for each mode, unchanged and fresh buffers beside each other. And
-//! one over all MPIs: bandwidth, time, and the ratio of CMA and the space beside its target.
+//! The figures of the ping-pong. Each MPI has the two of the paper, latency and bandwidth over the
+//! message size, with a line for each mode. One figure shows all MPIs: bandwidth, time, and the
+//! ratio of CMA to the space with its target.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+
 use super::rounds::Times;
-use super::{Workload, targets};
+use super::sample::Workload;
+use super::targets;
 use crate::failure::Failure;
-use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
 use crate::machine;
 use crate::mode::Mode;
 use crate::mpi::Mpi;
@@ -16,18 +18,17 @@ use crate::mpi::Mpi;
 /// One-way times in µs by mode, in ascending size.
 pub type Points = BTreeMap<Mode, Vec<(usize, f64)>>;
 
-/// What one MPI showed with one workload.
+/// The results of one MPI with one workload.
 pub struct Series {
     /// The MPI.
     pub mpi: Mpi,
-    /// What was run.
+    /// The workload.
     pub workload: Workload,
-    /// Medians.
+    /// The medians.
     pub points: Points,
 }
 
-/// The medians of what was measured, for drawing. Sizes are drawn by their logarithms, so 0
-/// has no place.
+/// Returns the medians for a figure, without size 0, which has no logarithm.
 pub fn points(all: &[(usize, &Times)], modes: &[Mode]) -> Points {
     let of_mode = |mode: Mode| {
         let all = all.iter().filter(|(bytes, _)| *bytes > 0);
@@ -37,7 +38,7 @@ pub fn points(all: &[(usize, &Times)], modes: &[Mode]) -> Points {
     modes.iter().map(|mode| of_mode(*mode)).filter(|(_, points)| !points.is_empty()).collect()
 }
 
-/// Draws all of them; returns their names.
+/// Draws all figures; returns their file names.
 pub fn write(
     series: &[Series],
     distance_ns: Option<f64>,
@@ -101,7 +102,7 @@ fn caption(distance_ns: Option<f64>) -> String {
     format!("{}{distance}", machine::caption())
 }
 
-/// One measure of one MPI: a panel for each workload.
+/// Returns the figure of one MPI: a panel for each workload.
 fn figure_of(mpi: Mpi, series: &[&Series], draw: Draw, distance_ns: Option<f64>) -> Figure {
     let own = series.iter().filter(|series| series.workload != Workload::NetPipe);
     let own: Vec<&&Series> = own.collect();
@@ -126,7 +127,7 @@ fn look_of_mpi(mpi: Mpi, mode: Mode) -> Look {
     Look { colour: COLOURS[mpi as usize], kind }
 }
 
-/// A row for each workload; CMA and the space only.
+/// Returns the figure of all MPIs: a row for each workload, with CMA and the space only.
 fn overview(series: &[Series], mpis: &[Mpi], distance_ns: Option<f64>) -> Figure {
     let compared = [Mode::Cma, Mode::Space];
     let mut legend = Vec::new();
@@ -164,7 +165,7 @@ fn overview(series: &[Series], mpis: &[Mpi], distance_ns: Option<f64>) -> Figure
     Figure { caption: caption(distance_ns), legend, rows: workloads.iter().map(row).collect() }
 }
 
-/// CMA / space, and the targets as steps.
+/// Returns the panel of CMA / space with the targets as steps.
 fn ratio(workload: Workload, series: &[&Series]) -> Panel {
     let mut lines = Vec::new();
     let mut sizes = Vec::new();
@@ -183,7 +184,7 @@ fn ratio(workload: Workload, series: &[&Series]) -> Panel {
     Panel { caption, x_caption: "message size", x, y: Axis::from_zero(&lines), lines }
 }
 
-/// Each size's target holds half-way to the sizes beside it.
+/// Returns the targets as steps. A target extends half-way to the neighbouring sizes.
 fn target_steps(workload: Workload, sizes: &[usize]) -> Vec<(f64, f64)> {
     let mut steps = Vec::new();
     for (at, &bytes) in sizes.iter().enumerate() {

@@ -1,11 +1,12 @@
-//! What a ping-pong run leaves: tables on the terminal, CSV files, and figures.
+//! The results of a ping-pong run: tables on the terminal, CSV files, and figures.
 
 use std::path::Path;
 
 use super::figures::{self, Series};
+use super::options::Options;
 use super::rounds::{Measured, Times, times_at_one_distance};
+use super::sample::{Run, Sample, Workload};
 use super::targets::{self, Aimed, Verdict};
-use super::{Options, Run, Sample, Workload};
 use crate::failure::Failure;
 use crate::mode::Mode;
 use crate::mpi::Mpi;
@@ -13,7 +14,7 @@ use crate::sizes;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
 
-/// 10⁶ bytes a second.
+/// Returns the bandwidth in 10⁶ bytes per second.
 fn mb_per_s(bytes: usize, us: f64) -> f64 {
     bytes as f64 / us
 }
@@ -79,7 +80,7 @@ fn print_table(mpi: Mpi, workload: Workload, options: &Options, all: &[(usize, &
         headings.extend([format!("{} µs", mode.name()), "(min..max)".to_string()]);
     }
     let has_limit = modes.contains(&Mode::Limit);
-    // What users have beside each of ours.
+    // The peer beside each of Nagaya's modes.
     let ours = [
         (Mode::Space, ["CMA/space", "space/limit"]),
         (Mode::Provider, ["CMA/provider", "provider/limit"]),
@@ -122,7 +123,7 @@ fn range(of: Spread, shown: impl Fn(f64) -> String) -> String {
     format!("({}..{})", shown(of.min), shown(of.max))
 }
 
-/// A ratio whose range includes 1 cannot be told from it.
+/// Marks a ratio whose range includes 1.
 fn same(ratio: Spread) -> &'static str {
     if ratio.min <= 1.0 && ratio.max >= 1.0 { "≈" } else { "" }
 }
@@ -161,7 +162,7 @@ fn target_line(mpi: Mpi, workload: Workload, aimed: &Aimed) -> String {
     format!("{mpi},{workload},{bytes},{aim},{target},{median:.4},{min:.4},{max:.4},{verdict}")
 }
 
-/// Every single measurement, with those that were left aside.
+/// All samples, including the discarded ones.
 fn sample_lines(runs: &[Run]) -> Vec<String> {
     let headings = "mpi,workload,bytes,mode,round,one_way_us,distance_min_ns,distance_max_ns";
     let mut lines = vec![headings.to_string()];

@@ -1,26 +1,25 @@
-//! From samples to comparisons: which samples count, and how the modes of a round are
-//! compared with each other.
+//! Selects samples, and compares the modes of a round.
 
 use std::collections::BTreeMap;
 
-use super::{Run, Sample, Workload};
+use super::sample::{Run, Sample, Workload};
 use crate::cores;
 use crate::mode::Mode;
 use crate::mpi::Mpi;
 use crate::spread::Spread;
 
-/// One-way times in µs: by mode, one a round.
+/// One-way times in µs, by mode and round.
 #[derive(Default, Debug, PartialEq)]
 pub struct Times(BTreeMap<Mode, BTreeMap<u32, f64>>);
 
 impl Times {
-    /// Median and extremes over the rounds.
+    /// Returns median and extremes over the rounds.
     pub fn of(&self, mode: Mode) -> Option<Spread> {
         let times: Vec<f64> = self.0.get(&mode)?.values().copied().collect();
         (!times.is_empty()).then(|| Spread::of(&times))
     }
 
-    /// The rounds' quotients; of rounds that have both.
+    /// Returns the ratios of all rounds that have both modes.
     pub fn quotient(&self, above: Mode, below: Mode) -> Option<Spread> {
         let (above, below) = (self.0.get(&above)?, self.0.get(&below)?);
         let pairs = above.iter().filter_map(|(round, a)| Some((*a, *below.get(round)?)));
@@ -33,10 +32,10 @@ impl Times {
     }
 }
 
-/// What the samples say about each MPI, workload and size.
+/// The times of each MPI, workload and size.
 pub type Measured = BTreeMap<(Mpi, Workload, usize), Times>;
 
-/// For each round and mode the median of its samples, of those only that `counts` accepts.
+/// Returns the median of the samples that `counts` accepts, for each round and mode.
 fn times_of(runs: &[Run], counts: impl Fn(&Sample) -> bool) -> Measured {
     let mut by_round: BTreeMap<_, Vec<f64>> = BTreeMap::new();
     for run in runs {
@@ -53,16 +52,16 @@ fn times_of(runs: &[Run], counts: impl Fn(&Sample) -> bool) -> Measured {
     measured
 }
 
-/// The middle one, never a mean of two: between two distances there is none.
+/// Returns the middle distance. The mean of two distances would be no distance.
 fn usual_distance_ns(mut distances: Vec<f64>) -> Option<f64> {
     distances.sort_by(f64::total_cmp);
     distances.get(distances.len() / 2).copied()
 }
 
-/// The times at the distance at which the cores mostly were; where none is left of a mode
-/// at a size, all of them. Says how many samples were left aside. (Our programs look at the
-/// distance themselves, for NetPIPE the harness does; the two ways need not agree on its
-/// length.) Returns that distance in ns, too.
+/// Returns the times at the usual distance of the cores, and this distance in nanoseconds. If none
+/// is left of a mode at a size, all samples count. Prints the number of discarded samples. The own
+/// programs measure the distance themselves, and the harness does for NetPIPE, so the two may
+/// differ.
 pub fn times_at_one_distance(runs: &[Run]) -> (Measured, Option<f64>) {
     let mut measured = times_of(runs, |_| true);
     let mut usual_of_ours = None;
@@ -83,7 +82,7 @@ pub fn times_at_one_distance(runs: &[Run]) -> (Measured, Option<f64>) {
              another distance are left aside"
         );
         for (key, counted) in times_of(runs, |sample| of_program(&sample) && counts(sample)) {
-            // All or nothing: a round's modes are compared at one distance.
+            // The modes of a round are compared at one distance only.
             let all = measured.entry(key).or_default();
             let complete = all.0.keys().all(|mode| counted.0.contains_key(mode));
             if complete {

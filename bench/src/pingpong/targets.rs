@@ -1,52 +1,51 @@
-//! What is asked of the space, and whether it is reached.
+//! The targets of the space, and their verdicts.
 
-use super::Workload;
 use super::rounds::Times;
+use super::sample::Workload;
 use crate::mode::Mode;
 use crate::spread::Spread;
 use crate::table::Table;
 
-/// Something that is asked.
+/// A kind of target.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Aim {
-    /// So many times faster than CMA.
+    /// A minimum speed-up over CMA.
     Faster,
-    /// At most so many times slower than CMA: where nothing is to be gained.
+    /// A maximum slow-down against CMA, for sizes without gain.
     NotSlower,
-    /// At most so many times slower than the limit of the machine.
+    /// A maximum multiple of the machine's limit.
     NearLimit,
-    /// Over our provider, at most so many times slower than by the MPI's own shared memory.
+    /// A maximum slow-down of Nagaya's provider against the MPI's own shared memory.
     Provider,
 }
 
-/// Sizes at which much is to be gained, and the limit is near.
+/// Sizes with a large gain, near the limit.
 const LARGE: std::ops::RangeInclusive<usize> = 16 << 10..=1 << 20;
 const FASTER_UNCHANGED: f64 = 2.0;
 const FASTER_FRESH: f64 = 1.5;
 const SLOWER_MAX: f64 = 1.03;
 const OVER_LIMIT_MAX: f64 = 1.3;
 const PROVIDER_OVER_OWN_MAX: f64 = 1.0;
-/// What is asked of ping-pongs over the provider is asked of such messages.
+/// Bytes of the ping-pong that has a target over the provider.
 const PROVIDER_SMALL: usize = 8;
 
-/// "Not slower" takes this for noise where the times overlap.
+/// If the times overlap, a slow-down up to this factor counts as noise.
 const SLOWER_MAX_IF_OVERLAP: f64 = 1.05;
 
-/// Whether a size reaches an aim.
+/// The verdict on a target at one size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// It does.
+    /// The target is met.
     Met,
-    /// Where it is asked to be no slower: slower than asked, but by no more than 5 %, while our
-    /// fastest round was no slower than the slowest of CMA: not to be told from two runs of the
-    /// same mode.
+    /// Slower than the target allows, but by at most 5 %, and the fastest round was no slower than
+    /// the slowest one of CMA. Two runs of the same mode may differ as much.
     Even,
-    /// It does not.
+    /// The target is missed.
     Missed,
 }
 
 impl Verdict {
-    /// As it stands in the table.
+    /// Returns its text in the table.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Met => "met",
@@ -56,22 +55,21 @@ impl Verdict {
     }
 }
 
-/// An aim at one size, with what was seen.
+/// A target at one size, with the measured ratio.
 pub struct Aimed {
-    /// What is asked.
+    /// The kind of target.
     pub aim: Aim,
     /// The message's size.
     pub bytes: usize,
-    /// What the ratio is to reach, or not to exceed.
+    /// The bound of the ratio.
     pub target: f64,
-    /// CMA / space where it is to be faster, else space / CMA or space / limit.
+    /// CMA / space for a speed-up, else space / CMA or space / limit.
     pub ratio: Spread,
-    /// Whether it is reached.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// How many times faster than CMA the space is to be at this size; `None` where it only
-/// must not be slower.
+/// Returns the minimum speed-up over CMA at this size; `None` if the space only must not be slower.
 pub fn times_faster(workload: Workload, bytes: usize) -> Option<f64> {
     let target = match workload {
         Workload::Fresh => FASTER_FRESH,
@@ -81,7 +79,7 @@ pub fn times_faster(workload: Workload, bytes: usize) -> Option<f64> {
     LARGE.contains(&bytes).then_some(target)
 }
 
-/// All that is asked at this size, of what was measured.
+/// Returns all targets at this size for which there are times.
 pub fn aimed(workload: Workload, bytes: usize, times: &Times) -> Vec<Aimed> {
     let mut all = Vec::new();
     if let (Some(cma), Some(space)) = (times.of(Mode::Cma), times.of(Mode::Space)) {
@@ -127,7 +125,7 @@ fn not_slower(ratio: f64, max: f64, overlap: bool) -> Verdict {
 }
 
 impl Aim {
-    /// As it stands in the table of targets.
+    /// Returns its text in the table of targets.
     fn words(self, target: f64) -> String {
         match self {
             Aim::Faster => format!("16 KB to 1 MB: at least {target}× CMA's speed"),
@@ -137,12 +135,12 @@ impl Aim {
         }
     }
 
-    /// Whether of two ratios the first is further from the aim.
+    /// Returns true if `ratio` is further from the target than `other`.
     fn is_worse(self, ratio: f64, other: f64) -> bool {
         if self == Aim::Faster { ratio < other } else { ratio > other }
     }
 
-    /// As it is called in files.
+    /// Returns its name in files.
     pub fn key(self) -> &'static str {
         match self {
             Aim::Faster => "faster_than_cma",
@@ -153,7 +151,8 @@ impl Aim {
     }
 }
 
-/// A line for each aim of one MPI and workload: at how many sizes it is met, and the worst.
+/// Adds a line for each kind of target of one MPI and workload: the number of sizes that meet it,
+/// and the worst size.
 pub fn add_lines(table: &mut Table, what: &str, all: &[Aimed], shown: impl Fn(usize) -> String) {
     for aim in [Aim::Faster, Aim::NotSlower, Aim::NearLimit, Aim::Provider] {
         let mut of_aim = all.iter().filter(|aimed| aimed.aim == aim);

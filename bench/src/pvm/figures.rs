@@ -1,12 +1,14 @@
-//! The figure: time and bandwidth of messages over their size, by encoding; and what several
-//! tasks do together over their number.
+//! The figure: time and bandwidth of messages over their size, by encoding; and times of group
+//! operations over the number of tasks.
 
 use std::path::Path;
 
+use figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
+
+use super::options::Options;
 use super::rounds::OPERATION_BYTES;
-use super::{Options, WAYS, Way};
+use super::way::{WAYS, Way};
 use crate::failure::Failure;
-use crate::figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
 use crate::machine;
 use crate::results::{Measure, Results};
 
@@ -25,7 +27,7 @@ fn look(way: Way) -> Look {
     Look { colour, kind }
 }
 
-/// Draws it; nothing where neither messages nor groups were measured.
+/// Draws the figure, unless neither messages nor groups were measured.
 pub fn write(results: &Results<Way>, options: &Options, file: &Path) -> Result<(), Failure> {
     let mut rows = Vec::new();
     let panels = [
@@ -62,7 +64,7 @@ pub fn write(results: &Results<Way>, options: &Options, file: &Path) -> Result<(
     Ok(Figure { caption: machine::caption(), legend, rows }.write(file)?)
 }
 
-/// A line for each way that has points.
+/// Returns a line for each transport that has points.
 fn lines(
     results: &Results<Way>,
     measures: &[Measure],
@@ -75,7 +77,7 @@ fn lines(
     WAYS.into_iter().map(line).filter(|line| !line.points.is_empty()).collect()
 }
 
-/// Messages of one kind over their size.
+/// Returns the panel of one kind of messages over their size.
 fn of_sizes(
     results: &Results<Way>,
     options: &Options,
@@ -96,7 +98,7 @@ fn of_sizes(
     })
 }
 
-/// An operation over the number of tasks.
+/// Returns the panel of an operation over the number of tasks.
 fn of_tasks(results: &Results<Way>, options: &Options, what: &'static str) -> Option<Panel> {
     let measure = |&tasks: &u32| {
         let tasks = tasks as usize;

@@ -1,5 +1,5 @@
-//! Virtual machines: stock PVM's and ours, each with a directory and a name of its own, so
-//! that neither sees the other nor any that the user has.
+//! Virtual machines of stock PVM and of Nagaya, each with its own directory and name. So they are
+//! independent of each other and of the user's ones.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,29 +9,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Part;
 use super::namespaces::Namespaces;
+use super::part::Part;
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of, wait_until};
 use crate::programs;
 
-/// Whose PVM.
+/// The implementation of PVM.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum System {
     /// PVM 3.4.6, as Debian ships it.
     Stock,
-    /// Ours.
+    /// Nagaya's.
     Nagaya,
-    /// Ours, its tasks in one space.
+    /// Nagaya's, with tasks in one space.
     Space,
-    /// Ours, messages by FCP.
+    /// Nagaya's, with messages by FCP.
     Fcp,
-    /// Ours, messages by FCP plus.
+    /// Nagaya's, with messages by FCP plus.
     FcpPlus,
 }
 
 impl System {
-    /// As it is called in messages.
+    /// Returns its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             System::Stock => "stock PVM",
@@ -42,13 +42,13 @@ impl System {
         }
     }
 
-    /// Whether a part is measured under it. The older protocols have their place in the
-    /// paper's table only.
+    /// Returns true if a part is measured under it. The older protocols appear only in the paper's
+    /// table.
     pub fn has(self, part: Part) -> bool {
         !matches!(self, System::Fcp | System::FcpPlus) || part == Part::Messages
     }
 
-    /// What the daemon is told by its environment.
+    /// Returns the protocol for the daemon's environment.
     fn protocol(self) -> Option<&'static str> {
         match self {
             System::Stock => None,
@@ -62,16 +62,16 @@ impl System {
 /// The hosts of a virtual machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wiring {
-    /// One.
+    /// One host.
     One,
-    /// Two, which are two addresses of the loopback device.
+    /// Two hosts: two addresses of the loopback device.
     Loopback,
-    /// Two network namespaces with a pair of veth devices (needs root).
+    /// Two hosts: network namespaces with a pair of veth devices (needs root).
     Namespaces,
 }
 
 impl Wiring {
-    /// Where there are two hosts: as what they are measured.
+    /// Returns its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Wiring::One => "one host",
@@ -83,25 +83,25 @@ impl Wiring {
 
 const STOCK_DAEMON: &str = "/usr/bin/pvmd";
 
-/// Longest wait for the daemon to listen, and for all hosts to be gone.
+/// Time limits for the daemon to listen, and for all hosts to end.
 const START_MAX: Duration = Duration::from_secs(20);
 const HALT_MAX: Duration = Duration::from_secs(15);
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A running virtual machine. It is halted with this value.
+/// A running virtual machine. It is halted when this value is dropped.
 pub struct Machine {
     system: System,
     directory: PathBuf,
     hosts: Vec<String>,
     environment: Vec<(&'static str, String)>,
-    /// A program that halts it: the same for stock PVM and ours.
+    /// The program that halts it, the same for both implementations.
     halt: PathBuf,
     daemon: Option<Child>,
     namespaces: Option<Namespaces>,
 }
 
 impl Machine {
-    /// Starts its first host. The others are added by the programs that want them.
+    /// Starts its first host. The measuring programs add the others.
     pub fn start(
         system: System,
         wiring: Wiring,
@@ -110,7 +110,7 @@ impl Machine {
     ) -> Result<Self, Failure> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        // Short, for it is part of the names of sockets.
+        // Short, since it is part of the names of sockets.
         let directory = std::env::temp_dir().join(format!("nagaya-bench-{name}"));
         let namespaces = match wiring {
             Wiring::Namespaces => Some(Namespaces::make()?),
@@ -144,8 +144,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// What stands for ssh: it runs the command where the host is, with a directory of its own,
-    /// so that the daemons do not take each other's files for theirs.
+    /// Writes a substitute for ssh. It runs the command on the host with a separate directory, so
+    /// that the daemons do not share files.
     fn write_rsh(&self) -> std::io::Result<()> {
         fs::create_dir_all(&self.directory)?;
         let enter = self.namespaces.as_ref().map(|of| of.enter(1)).unwrap_or_default().join(" ");
@@ -165,7 +165,7 @@ impl Machine {
         fs::set_permissions(file, fs::Permissions::from_mode(0o755))
     }
 
-    /// In the foreground, as our child; and waits until it listens.
+    /// Starts the daemon in the foreground as a child, and waits until it listens.
     fn start_daemon(&mut self, nagaya: &Nagaya) -> Result<(), Failure> {
         let mut command = match self.system {
             System::Stock if !Path::new(STOCK_DAEMON).exists() => {
@@ -185,7 +185,7 @@ impl Machine {
         let name = self.system.name();
         let daemon =
             self.daemon.insert(daemon.map_err(|error| Failure::new(format!("{name}: {error}")))?);
-        // (A task that comes before the daemon listens would start one itself.)
+        // (A task that starts before the daemon listens would start another daemon.)
         let listens = || match self.system {
             System::Stock => {
                 fs::metadata(self.directory.join("pvmd.out")).is_ok_and(|said| said.len() > 0)
@@ -201,12 +201,12 @@ impl Machine {
                 let said = fs::read_to_string(self.directory.join("pvmd.err")).unwrap_or_default();
                 return Err(Failure::new(format!("{name}: its daemon does not start: {said}")));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// A command in this machine's environment, on its first host.
+    /// Returns a command in this machine's environment, on its first host.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = match &self.namespaces {
             None => Command::new(program),
@@ -222,12 +222,12 @@ impl Machine {
         command
     }
 
-    /// Whether it is not stock PVM's.
+    /// Returns true if it is not stock PVM's.
     pub fn is_ours(&self) -> bool {
         self.system != System::Stock
     }
 
-    /// A task on each host, in turns, as the measuring programs want it said.
+    /// Returns the list of hosts for the measuring programs, which start tasks on them round robin.
     pub fn places(&self) -> String {
         if self.hosts.len() == 1 { "-".to_string() } else { self.hosts.join(",") }
     }
@@ -244,7 +244,7 @@ impl Drop for Machine {
     }
 }
 
-/// With a library path and a protocol: of ours.
+/// Returns the environment of a machine. Nagaya's have a library path and a protocol.
 fn environment(
     directory: &Path,
     name: &str,
@@ -256,9 +256,9 @@ fn environment(
         ("PVM_VMID", format!("bench-{name}")),
         ("PVM_TMP", place.to_string()),
         ("PVM_WD", place.to_string()),
-        ("PVM_PATH", "/usr/bin".to_string()), // of stock PVM's group server
+        ("PVM_PATH", "/usr/bin".to_string()), // for the group server of stock PVM
         ("XDG_RUNTIME_DIR", place.to_string()),
-        ("XDG_STATE_HOME", place.to_string()), // of our daemons' logs
+        ("XDG_STATE_HOME", place.to_string()), // for the logs of Nagaya's daemons
     ];
     match ours {
         None => environment.extend([

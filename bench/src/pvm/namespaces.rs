@@ -1,5 +1,4 @@
-//! Two network namespaces that a pair of veth devices joins: two hosts, as far as sockets
-//! can tell.
+//! Two network namespaces, connected by a pair of veth devices. To sockets they are two hosts.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,18 +8,18 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::launch::{on_path, output_of};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Both namespaces. They go with this value.
+/// Both namespaces. They are deleted when this value is dropped.
 pub struct Namespaces {
     names: [String; 2],
 }
 
 impl Namespaces {
-    /// One in each.
+    /// The address of each namespace.
     pub const ADDRESSES: [&'static str; 2] = ["10.213.77.1", "10.213.77.2"];
 
-    /// Makes them; needs root, and `ip`.
+    /// Makes the namespaces; needs root and `ip`.
     pub fn make() -> Result<Self, Failure> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
@@ -31,7 +30,7 @@ impl Namespaces {
         })?;
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = |side: &str| format!("nagaya-bench-{}-{nth}{side}", std::process::id());
-        // From here on what was made goes again, whatever fails.
+        // From here on, a failure deletes the namespaces.
         let made = Namespaces { names: ["a", "b"].map(name) };
         let [a, b] = &made.names;
         for line in [
@@ -46,8 +45,9 @@ impl Namespaces {
             ip(&format!("-n {name} link set lo up"))?;
             ip(&format!("-n {name} link set veth0 up"))?;
         }
-        // It takes up to a second until the kernel says that a link runs; UCX uses no other.
-        let deadline = Instant::now() + PATIENCE;
+        // The kernel needs up to a second to report that a link is up. UCX uses only links that are
+        // up.
+        let deadline = Instant::now() + TIME_LIMIT;
         for name in &made.names {
             while !ip(&format!("-n {name} link show veth0"))?.contains("state UP") {
                 if Instant::now() > deadline {
@@ -59,7 +59,7 @@ impl Namespaces {
         Ok(made)
     }
 
-    /// The words before a command that runs it in the first (0) or second (1) one.
+    /// Returns the command prefix for the first (0) or second (1) namespace.
     pub fn enter(&self, which: usize) -> Vec<String> {
         ["ip", "netns", "exec", &self.names[which]].map(str::to_string).to_vec()
     }
@@ -74,5 +74,5 @@ impl Drop for Namespaces {
 }
 
 fn ip(line: &str) -> Result<String, Failure> {
-    output_of(Command::new("ip").args(line.split(' ')), PATIENCE)
+    output_of(Command::new("ip").args(line.split(' ')), TIME_LIMIT)
 }

@@ -1,5 +1,5 @@
-//! Debian's NPpvm, a ping-pong program that we did not write: two tasks that the user starts,
-//! in a virtual machine that has no others.
+//! Debian's NPpvm, a ping-pong program of another project: two tasks that the user starts, in a
+//! virtual machine without others.
 
 use std::fs;
 use std::path::Path;
@@ -12,22 +12,23 @@ use crate::failure::Failure;
 use crate::launch::{on_path, output_of, wait_until};
 use crate::netpipe::parse;
 
-/// Messages a trial, of which NetPIPE reports the fastest of seven.
+/// Ranges of sizes with the number of messages per trial. NetPIPE reports the fastest of seven
+/// trials.
 const RANGES: [(usize, usize, u32); 2] = [(4, 65536, 500), (131_072, 1_048_576, 30)];
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The first one must be there when the second comes.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// Delay before the second task starts, since the first one must be enrolled by then.
 const HEAD_START: Duration = Duration::from_millis(300);
-/// Longest wait for it to end when the second has.
+/// Time limit for the first task to end after the second one.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// Sizes and one-way times in µs.
+/// Runs NPpvm. Returns sizes and one-way times in µs.
 pub fn run(machine: &Machine, file: &Path) -> Result<Vec<(usize, f64)>, Failure> {
     let program = on_path("NPpvm")
         .ok_or_else(|| Failure::new("NPpvm: not installed; apt-get install netpipe-pvm"))?;
     let mut measured = Vec::new();
     for (from, to, repeats) in RANGES {
-        let _ = fs::remove_file(file); // what an earlier run left must not pass for this one's
+        let _ = fs::remove_file(file); // so that an old file is never read as a new one
         let command = || {
             let mut command = machine.command(&program);
             command.args(["-p", "0", "-n", &repeats.to_string()]);
@@ -41,7 +42,7 @@ pub fn run(machine: &Machine, file: &Path) -> Result<Vec<(usize, f64)>, Failure>
             .spawn()
             .map_err(|error| Failure::new(format!("NPpvm: {error}")))?;
         thread::sleep(HEAD_START);
-        let ran = output_of(command().args(["-h", "it"]).arg("-o").arg(file), PATIENCE);
+        let ran = output_of(command().args(["-h", "it"]).arg("-o").arg(file), TIME_LIMIT);
         let grace = if ran.is_ok() { END_MAX } else { Duration::ZERO };
         let _ = wait_until(&mut receiver, Instant::now() + grace);
         ran?;

@@ -1,21 +1,21 @@
-//! The paper's Table 3 (Kikuchi et al., FOLON): PVM over UDP and over FCP; ours, and beside
-//! each number the paper's own, of processors on a VME bus and of Ethernet in 1996.
+//! Table 3 of the paper (Kikuchi et al., FOLON): PVM over UDP and over FCP, and beside each number
+//! that of the paper, from processors on a VME bus and Ethernet in 1996.
 
-use super::Way;
+use super::way::Way;
 use crate::results::{Measure, Results};
 use crate::table::{Table, three_digits};
 
-/// The sizes of the paper's latency and throughput.
+/// Bytes of the paper's messages for latency and throughput.
 pub const LATENCY: usize = 4;
 pub const THROUGHPUT: usize = 4096;
-/// Of two tasks on one host: the encoding, and buffers, by which they are compared.
+/// Encoding and buffers of the messages on one host.
 pub const MESSAGE: &str = "raw-unchanged";
-/// Between hosts; where both were measured, the first.
+/// Measures between hosts; the first one that was measured is used.
 const HOSTS: [&str; 2] = ["namespaces", "loopback"];
 
-/// What the paper measured, in µs and MB/s, and what stands for it here. In the paper two
-/// daemons speak UDP, or FCP, and all messages go through both; of FCP plus and FCP II under
-/// PVM it speaks as of further work.
+/// The paper's numbers, in µs and MB/s, and the corresponding transports here. In the paper all
+/// messages pass through two daemons, which use UDP or FCP. PVM over FCP plus and FCP II is future
+/// work there.
 const TABLE_3: [Row; 5] = [
     ("UDP: stock PVM, two hosts", &HOSTS, Way::StockDaemon, "580", "0.60"),
     ("FCP", &[MESSAGE], Way::Fcp, "630", "1.0"),
@@ -25,7 +25,7 @@ const TABLE_3: [Row; 5] = [
 ];
 type Row = (&'static str, &'static [&'static str], Way, &'static str, &'static str);
 
-/// Prints what there is of it. Its throughput is that of a single message, so is ours.
+/// Prints the measured rows. The throughput is that of a single message, as in the paper.
 pub fn print(results: &Results<Way>) {
     let headings =
         ["PVM over", "4 B, µs", "the paper's", "4096 B, µs", "4096 B, MB/s", "the paper's", ""];

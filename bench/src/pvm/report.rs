@@ -1,16 +1,18 @@
-//! What a run leaves: tables on the terminal, CSV files, a figure.
+//! The results of a run: tables on the terminal, CSV files, a figure.
 
 use std::path::Path;
 
+use super::options::Options;
 use super::rounds::{HOSTS_SIZES, MESSAGES, OPERATION_BYTES, OPERATIONS, SENDERS, STREAM_BYTES};
-use super::{Options, WAYS, Way, figures, paper, targets};
+use super::way::{WAYS, Way};
+use super::{figures, paper, targets};
 use crate::failure::Failure;
 use crate::results::{Measure, Results};
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
 use crate::{sizes, target};
 
-/// What of two ways the tables compare: stock PVM's better one, and ours as it is.
+/// The transports whose ratio the tables show: the better one of stock PVM, and Nagaya's default.
 const RATIO: (Way, Way) = (Way::StockDirect, Way::Nagaya);
 
 /// Prints the tables; writes `pvm.csv`, `pvm-targets.csv`, `pvm.svg`.
@@ -59,7 +61,7 @@ fn size(measure: Measure) -> String {
     sizes::shown(measure.bytes)
 }
 
-/// A row for each measure that there is, a column for each way that has one of them.
+/// Prints a row for each operation and a column for each transport that have results.
 fn print(
     results: &Results<Way>,
     title: &str,
@@ -93,7 +95,7 @@ fn print(
     table.print(title);
 }
 
-/// Messages one way, as fast as one can; 10⁶ bytes a second.
+/// Prints one-way streams at full speed, in 10⁶ bytes per second.
 fn print_streams(results: &Results<Way>) {
     let mut table = Table::new(["", "senders", "messages/s", "MB/s", ""]);
     let mut empty = true;

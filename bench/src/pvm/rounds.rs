@@ -1,22 +1,19 @@
-//! One round of each part: the measuring program is run, and its lines become results.
-
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+//! One round of each part: runs the measuring programs and collects their results.
 
 use super::machine::{Machine, System, Wiring};
-use super::{Part, Run, WAYS, Way, netpipe, paper};
+use super::part::Part;
+use super::programs::{Line, lines_of};
+use super::run::Run;
+use super::way::{WAYS, Way};
+use super::{netpipe, paper};
 use crate::failure::Failure;
-use crate::launch::output_of;
 use crate::mode::Mode;
 use crate::mpi::Mpi;
 use crate::programs;
 use crate::results::Measure;
 use crate::spread::Spread;
 
-const PATIENCE: Duration = Duration::from_secs(90);
-
-/// Encodings and buffers, as `programs/pvm_pingpong.c` calls them.
+/// Encodings and buffers, with the names of `programs/pvm_pingpong.c`.
 pub const MESSAGES: [&str; 6] = [
     "xdr-unchanged",
     "xdr-fresh",
@@ -25,80 +22,28 @@ pub const MESSAGES: [&str; 6] = [
     "inplace-unchanged",
     "inplace-fresh",
 ];
-/// As what MPI's messages are shown: they are packed nowhere, as those of PvmDataInPlace.
+/// The corresponding messages of MPI. They are not packed, like those of PvmDataInPlace.
 const LIKE_MPI: [(&str, &str); 2] =
     [("unchanged", "inplace-unchanged"), ("fresh", "inplace-fresh")];
 
-/// As `programs/pvm_many.c` calls them.
+/// Group operations, with the names of `programs/pvm_many.c`.
 pub const OPERATIONS: [&str; 7] =
     ["barrier", "bcast", "gather", "reduce", "mcast", "ring", "pairs"];
-/// What is broadcast, gathered and so on.
+/// Bytes per task of a group operation.
 pub const OPERATION_BYTES: usize = 64;
 
-/// The paper's size for throughput, how many messages a sender sends, and how many senders.
+/// Bytes of a message in a stream, as in the paper.
 pub const STREAM_BYTES: usize = 4096;
 const STREAM_MESSAGES: u32 = 2000;
 pub const SENDERS: [u32; 2] = [1, 4];
 
-/// What is sent between two hosts.
+/// Message sizes between two hosts, in bytes.
 pub const HOSTS_SIZES: [usize; 4] = [4, 4 << 10, 64 << 10, 1 << 20];
-/// With an operating system between, a repetition takes longer until it is steady.
+/// Duration of a repetition between hosts. The network stack needs longer to reach a steady state.
 const HOSTS_MILLISECONDS: u32 = 30;
 
-/// The measuring programs.
-pub struct Programs {
-    messages: PathBuf,
-    stream: PathBuf,
-    many: PathBuf,
-    spawn: PathBuf,
-}
-
-impl Programs {
-    /// Compiles them once, for all systems.
-    pub fn compile(out: &Path) -> Result<Self, Failure> {
-        Ok(Programs {
-            messages: programs::compile_with_pvm("pvm_pingpong", out)?,
-            stream: programs::compile_with_pvm("pvm_stream", out)?,
-            many: programs::compile_with_pvm("pvm_many", out)?,
-            spawn: programs::compile_with_pvm("pvm_spawn", out)?,
-        })
-    }
-}
-
-/// A line of a measuring program: its numbers, behind a name from `names` if there are any.
-struct Line {
-    name: &'static str,
-    numbers: Vec<f64>,
-}
-
-fn line(text: &str, names: &[&'static str], count: usize) -> Option<Line> {
-    let mut words = text.split_whitespace();
-    let name = match names {
-        [] => "",
-        names => {
-            let word = words.next()?;
-            names.iter().copied().find(|name| *name == word)?
-        }
-    };
-    let numbers: Option<Vec<f64>> = words.map(|word| word.parse().ok()).collect();
-    numbers.filter(|numbers| numbers.len() == count).map(|numbers| Line { name, numbers })
-}
-
-/// Runs it; all that it prints are such lines, and there is one at least.
-fn lines_of(
-    command: &mut Command,
-    names: &[&'static str],
-    count: usize,
-) -> Result<Vec<Line>, Failure> {
-    let output = output_of(command, PATIENCE)?;
-    let lines: Option<Vec<Line>> = output.lines().map(|text| line(text, names, count)).collect();
-    lines
-        .filter(|lines| !lines.is_empty())
-        .ok_or_else(|| Failure::new(format!("unexpected output: {output}")))
-}
-
 impl Run<'_> {
-    /// A part under a virtual machine of one host, by each way that it has.
+    /// Runs a part under a virtual machine of one host, by each of its transports.
     pub fn part(
         &mut self,
         part: Part,
@@ -131,7 +76,7 @@ impl Run<'_> {
                 Part::Groups if way != Way::NagayaDaemon => {
                     self.groups(machine, way, route, round)?;
                 }
-                // Routes do not matter.
+                // Spawning does not depend on the route.
                 Part::Spawn if matches!(way, Way::StockDaemon | Way::Nagaya | Way::Space) => {
                     self.spawn(machine, way, round)?;
                 }
@@ -141,7 +86,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Lines of size, iterations and time (ns).
+    /// Runs the ping-pong. Returns lines of size, iterations and time (ns).
     fn messages(
         &self,
         machine: &Machine,
@@ -152,7 +97,7 @@ impl Run<'_> {
         sizes: &[usize],
     ) -> Result<Vec<Line>, Failure> {
         let mut command = machine.command(&self.programs.messages);
-        // Each as it is fastest: stock PVM, and whatever goes through a daemon, free.
+        // Each in its fastest configuration: stock PVM and routes through a daemon without binding.
         let cores = if route == "default" && machine.is_ours() { "bound" } else { "free" };
         command.args(["2", &machine.places(), encodings, route, cores, buffers]);
         command.args([self.options.repetitions, milliseconds].map(|n| n.to_string()));
@@ -160,7 +105,7 @@ impl Run<'_> {
         lines_of(&mut command, &MESSAGES, 3)
     }
 
-    /// The median of the repetitions counts for the round.
+    /// Adds the median of the repetitions to the results of the round.
     fn add_messages(
         &mut self,
         way: Way,
@@ -177,7 +122,7 @@ impl Run<'_> {
         }
     }
 
-    /// The ping-pong of `nagaya-bench pingpong`, of the same sizes.
+    /// Runs the ping-pong of `nagaya-bench pingpong` with the same sizes.
     pub fn mpi(&mut self, way: Way, mpi: Mpi, round: u32) -> Result<(), Failure> {
         let program = programs::compile_with_mpi("pingpong", mpi, self.out)?;
         let ranks = mpi.ranks(2, Mode::Cma, self.nagaya, &program)?;
@@ -186,7 +131,7 @@ impl Run<'_> {
         let times = [self.options.repetitions, self.options.milliseconds];
         command.args(times.map(|n| n.to_string()));
         command.args(self.options.sizes.iter().map(usize::to_string));
-        // Behind the time there are the distances of the cores.
+        // The distances of the cores follow the time.
         let lines = lines_of(&mut command, &LIKE_MPI.map(|(buffers, _)| buffers), 5)?;
         let like = |name| LIKE_MPI.iter().find(|of| of.0 == name).map_or(name, |of| of.1);
         self.add_messages(way, round, &lines, like);
@@ -205,7 +150,7 @@ impl Run<'_> {
             let mut command = machine.command(&self.programs.stream);
             command.args([&(senders + 1).to_string(), &machine.places(), "raw", route]);
             command.args([self.options.repetitions, messages].map(|n| n.to_string()));
-            // Senders, bytes, messages in all, time (ns).
+            // The line has senders, bytes, total number of messages, and time (ns).
             let lines = lines_of(command.arg(STREAM_BYTES.to_string()), &[], 4)?;
             let each: Vec<f64> =
                 lines.iter().map(|line| line.numbers[3] / line.numbers[2]).collect();
@@ -226,7 +171,7 @@ impl Run<'_> {
         for &tasks in &self.options.tasks {
             let mut command = machine.command(&self.programs.many);
             command.args([&tasks.to_string(), &machine.places(), route, &OPERATIONS.join(",")]);
-            // Many tasks on few cores need longer to show what is usual.
+            // Many tasks on few cores need longer to reach a steady state.
             let milliseconds = self.options.milliseconds * self.options.repetitions;
             command.args([milliseconds.to_string(), OPERATION_BYTES.to_string()]);
             for line in lines_of(&mut command, &OPERATIONS, 2)? {
@@ -251,7 +196,7 @@ impl Run<'_> {
     }
 
     fn netpipe(&mut self, machine: &Machine, system: System, round: u32) -> Result<(), Failure> {
-        // It sets its route itself; its tasks are started by hand, so they are in no space.
+        // It sets its own route. Its tasks are started by hand, so they are in no space.
         let way = match system {
             System::Stock => Way::StockDirect,
             System::Nagaya => Way::Nagaya,
@@ -266,8 +211,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A task on each of two hosts. (Not InPlace: stock PVM's stalls there, for 22 ms a
-    /// message from 64 KB on, since it writes header and data to TCP apart.)
+    /// Runs a task on each of two hosts. Not with PvmDataInPlace: stock PVM writes header and data
+    /// to TCP separately, and stalls for 22 ms per message from 64 KB on.
     pub fn hosts(
         &mut self,
         machine: &Machine,
@@ -294,20 +239,5 @@ impl Run<'_> {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_has_a_known_name_and_all_its_numbers() {
-        let read = line("raw-fresh 4096 100 2500.5", &MESSAGES, 3).unwrap();
-        assert_eq!((read.name, read.numbers), ("raw-fresh", vec![4096.0, 100.0, 2500.5]));
-        assert!(line("raw-stale 4096 100 2500.5", &MESSAGES, 3).is_none());
-        assert!(line("raw-fresh 4096 100", &MESSAGES, 3).is_none());
-        assert!(line("raw-fresh 4096 100 fast", &MESSAGES, 3).is_none());
-        assert_eq!(line("1 2", &[], 2).unwrap().numbers, [1.0, 2.0]);
     }
 }

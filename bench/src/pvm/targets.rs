@@ -1,33 +1,34 @@
-//! What is asked of our PVM, beside stock PVM in the same round.
+//! The targets of Nagaya's PVM against stock PVM in the same round.
 
 use std::thread::available_parallelism;
 
+use super::options::Options;
 use super::rounds::{OPERATION_BYTES, OPERATIONS};
-use super::{Options, Way};
+use super::way::Way;
 use crate::results::{Measure, Results};
 use crate::target::{Asked, Target};
 
-/// A message of 4 bytes: so many times faster than by stock PVM's routes.
+/// Speed-up of a 4-byte message over the routes of stock PVM.
 const FASTER_THAN_DIRECT: f64 = 15.0;
 const FASTER_THAN_DAEMON: f64 = 30.0;
-/// 1 MB in place, against stock PVM's direct route.
+/// Speed-up of 1 MB in place over stock PVM's direct route.
 const FASTER_LARGE: f64 = 2.0;
-/// A barrier of two tasks, in stock PVM's.
+/// Time of a barrier of two tasks, relative to stock PVM.
 const BARRIER: f64 = 1.0 / 15.0;
-/// Spawn to first message, in stock PVM's.
+/// Time from spawn to first message, relative to stock PVM.
 const SPAWN: f64 = 0.5;
-/// Between hosts: against stock PVM over UDP, which goes through both daemons.
+/// Speed-ups between hosts, over stock PVM with UDP through both daemons.
 const HOSTS_LATENCY: f64 = 3.0;
 const HOSTS_BANDWIDTH: f64 = 5.0;
-/// With more tasks than cores: in stock PVM's time by its better route.
+/// Time with more tasks than cores, relative to the better route of stock PVM.
 const CROWDED: f64 = 1.0;
 
-/// Whether so many tasks have to share cores.
+/// Returns true if there are more tasks than cores.
 pub fn more_than_cores(tasks: usize) -> bool {
     tasks > available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// All that is asked, whether it was measured or not.
+/// Returns all targets, measured or not.
 pub fn all(results: &Results<Way>, options: &Options) -> Vec<Target> {
     let mut targets = Vec::new();
     let mut ask = |what: String, asked: Asked, of: Measure, above: Way, below: Way| {
@@ -73,7 +74,7 @@ pub fn all(results: &Results<Way>, options: &Options) -> Vec<Target> {
     targets
 }
 
-/// With so many tasks that they share cores: the operation that comes off worst.
+/// Returns the target for more tasks than cores, with its worst operation.
 fn crowded(results: &Results<Way>, tasks: usize) -> Target {
     let quotient = |what| {
         let bytes = if what == "barrier" { 0 } else { OPERATION_BYTES };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::Options;
+use super::options::Options;
 use crate::cores;
 use crate::failure::Failure;
 use crate::launch::{Nagaya, on_path, output_of};
@@ -110,7 +110,7 @@ pub const PROGRAMS: [Program; 7] = [
 const BYTES: usize = 48 << 20;
 const BYTES_SMALL: usize = 2 << 20;
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// Seconds of a program, round by round.
 pub struct Times {
@@ -190,7 +190,7 @@ fn times(
             command.args(if options.small { program.small } else { program.arguments });
             command.args(&file).env("OMP_NUM_THREADS", "2");
             let begin = Instant::now();
-            let said = output_of(&mut command, PATIENCE)?;
+            let said = output_of(&mut command, TIME_LIMIT)?;
             Ok::<_, Failure>((begin.elapsed().as_secs_f64(), said))
         };
         // Either goes first as often as the other.

@@ -1,11 +1,13 @@
-//! What a run leaves: tables on the terminal, CSV files, a figure.
+//! The results of a run: tables on the terminal, CSV files, a figure.
 
 use std::path::Path;
 
+use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row};
+
+use super::options::Options;
 use super::programs::{PROGRAMS, Programs};
-use super::{FETCH, MOVE, MOVE_MOST_US, Options, RUN, RUN_MOST, STEPS};
+use super::step::{FETCH, MOVE, MOVE_MOST_US, RUN, RUN_MOST, STEPS};
 use crate::failure::Failure;
-use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row};
 use crate::machine;
 use crate::spread::Spread;
 use crate::steps::{Steps, Way, measure};

@@ -1,6 +1,6 @@
-//! What a step cannot do without: UCX's messages, as `ucx_perftest` measures them, with the
-//! settings that the library gives UCX; and faults that a thread of the process serves. All on
-//! the processors that nodes have, one each.
+//! The lower bounds of operations: UCX's messages as measured by `ucx_perftest` with the settings
+//! of `net`, and faults served by a thread of the process. All run on the processors of the nodes,
+//! one each.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::launch::{on_path, output_of};
 use crate::programs;
 
-/// The settings that `net` gives UCX, where the user has set no others.
+/// The settings of `net` for UCX, unless the user has set others.
 const SETTINGS: [(&str, &str); 5] = [
     ("UCX_TLS", "^sm,self"),
     ("UCX_RNDV_THRESH", "256K"),
@@ -24,29 +24,29 @@ const SETTINGS: [(&str, &str); 5] = [
     ("UCX_TCP_RX_SEG_SIZE", "256K"),
 ];
 
-/// A page's message is so much longer than the page.
+/// Bytes of a page message without the page.
 const HEADER: usize = 64;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 const START_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// All of them, by threads that sleep and that spin.
+/// All lower bounds, by threads that sleep and by threads that spin.
 pub struct Peers {
     page_bytes: usize,
-    /// One way, by bytes.
+    /// One-way times, by bytes.
     messages: BTreeMap<(Way, usize), Times>,
     faults: BTreeMap<(Way, FaultKind), Times>,
 }
 
 impl Peers {
-    /// Measures all, with pages of so many bytes.
+    /// Measures all of them, with pages of `page` bytes.
     pub fn measure(page_bytes: usize, samples: u32, out: &Path) -> Result<Self, Failure> {
         let mut peers = Peers { page_bytes, messages: BTreeMap::new(), faults: BTreeMap::new() };
         let program = programs::compile("dsm_fault", out)?;
         let mut command = cores::on(cores::first_pair().map(|(first, _)| first), program);
         command.args([samples.to_string(), page_bytes.to_string()]);
-        let output = output_of(&mut command, PATIENCE)?;
+        let output = output_of(&mut command, TIME_LIMIT)?;
         for way in Way::PEERS {
             for (kind, name) in [(FaultKind::Read, "read"), (FaultKind::Write, "write")] {
                 let times = times_of(&output, &[name, way.key()]).ok_or_else(|| {
@@ -65,8 +65,8 @@ impl Peers {
         Ok(peers)
     }
 
-    /// What a step takes at least. (Percentiles of parts are added up, too, although those of
-    /// the whole may be a little less.)
+    /// Returns the lower bound of an operation. Percentiles of the parts are added, although those
+    /// of the sum may be slightly lower.
     pub fn least(&self, step: &Step, way: Way) -> Times {
         let there = step.round_trip.map(|_| self.messages[&(way, SHORT)]);
         let back = step.round_trip.map(|reply| match reply {
@@ -80,7 +80,7 @@ impl Peers {
     }
 }
 
-/// One way of an active message: half a round trip, as this percentile of all has it.
+/// Returns the one-way time of an active message: half of the round trip at this percentile.
 fn message_us(bytes: usize, way: Way, samples: u32, percentile: u32) -> Result<f64, Failure> {
     let program = on_path("ucx_perftest")
         .ok_or_else(|| Failure::new("ucx_perftest: not installed; apt-get install ucx-utils"))?;
@@ -101,20 +101,20 @@ fn message_us(bytes: usize, way: Way, samples: u32, percentile: u32) -> Result<f
         client.args(["-E", if way == Way::Spinning { "poll" } else { "sleep" }]);
         client.args(["-s", &bytes.to_string(), "-R", &percentile.to_string()]);
         client.args(["-n", &samples.to_string()]);
-        match output_of(&mut client, PATIENCE) {
+        match output_of(&mut client, TIME_LIMIT) {
             Ok(output) => {
                 return percentile_of(&output).ok_or_else(|| {
                     Failure::new(format!("ucx_perftest: unexpected output: {output}"))
                 });
             }
-            // Its server does not listen yet.
+            // The server does not listen yet.
             Err(_) if begin.elapsed() < START_MAX && server.lives() => thread::sleep(LOOK),
             Err(failure) => return Err(failure),
         }
     }
 }
 
-/// The second number of the last line: `10000,8.180,20.082,…`.
+/// Returns the second number of the last line: `10000,8.180,20.082,…`.
 fn percentile_of(output: &str) -> Option<f64> {
     output.lines().last()?.split(',').nth(1)?.parse().ok()
 }
@@ -125,7 +125,7 @@ fn free_port() -> Result<u16, Failure> {
         .map_err(|error| Failure::new(format!("no port on 127.0.0.1: {error}")))
 }
 
-/// The other side, which ends with its client, or with this value.
+/// The server. It ends with its client, or with this value.
 struct Server(Child);
 
 impl Server {
