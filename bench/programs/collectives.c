@@ -9,11 +9,11 @@
  *
  *     OPERATION SIZE ITERATIONS US
  *
- * SIZE is what one rank gives to one other (bcast, reduce, allreduce: the whole vector; the
- * rest: a block, of which there are as many as ranks; sizes with more than 64 MB of blocks are
- * left out). An iteration begins when all ranks
- * have freshly written what they give and left a barrier, and counts with the time of the
- * rank for which it took longest. US is the mean of the middle half of the iterations.
+ * SIZE is the number of bytes per pair of ranks. For bcast, reduce and allreduce it is the whole
+ * vector; for the rest it is a block, and there is one block per rank. Sizes with more than 64 MB
+ * of blocks are left out. An iteration begins when all ranks have written their buffers and left
+ * a barrier. Its time is that of the slowest rank. US is the mean of the middle half of the
+ * iterations.
  *
  * Every result is checked word for word in the first iteration, and by its last word in the
  * others. A wrong word ends the program with status 1.
@@ -36,7 +36,7 @@ static void fail(const char *what, const char *which)
 	exit(1);
 }
 
-/* Word `at` of what a rank gives. */
+/* Returns word `at` of a rank's send buffer. */
 static uint32_t word(int giver, int iteration, size_t at)
 {
 	return (uint32_t)giver * 1000003u + (uint32_t)iteration * 7919u + (uint32_t)at;
@@ -52,7 +52,7 @@ static uint32_t sum_of_words(int iteration, size_t at)
 
 enum shape { NOTHING, VECTOR, BLOCKS };
 
-/* What a rank gives and takes, the operation itself, and word `at` of what it must take. */
+/* Send and receive buffers of a rank, the operation, and word `at` of the expected result. */
 static void barrier(int n)
 {
 	(void)n;
@@ -126,7 +126,7 @@ static size_t words_of(enum shape shape, int n)
 	return shape == NOTHING ? 0 : shape == VECTOR ? (size_t)n : (size_t)n * (size_t)ranks;
 }
 
-/* The time of one iteration on this rank, in s. */
+/* Returns the time of one iteration on this rank, in s. */
 static double once(const struct operation *op, int n, int iteration)
 {
 	size_t given = words_of(op->given, n), taken = words_of(op->taken, n);

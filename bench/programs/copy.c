@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * copy.c - how fast one core copies what another core holds, by the loop that copies.
+ * copy.c - the time in which one core copies data in another core's cache, by copy loop.
  *
  *     copy CPU CPU LOOPS REPETITIONS MICROSECONDS SOURCES DESTINATIONS OFFSET SIZE...
  *
- * Two threads, each bound to its CPU, send each other messages in turns, as the ranks of a
- * ping-pong do, except that nothing but the copy is timed: the receiver copies straight
- * out of the sender's buffer. LOOPS is "all", "best" (those that are worth a try where the
- * limit of the machine is wanted), or names with commas. SOURCES are, with commas:
+ * Two threads, each bound to its CPU, send messages to each other alternately, like the ranks of
+ * a ping-pong. Only the copy is timed: the receiver copies directly from the sender's buffer.
+ * LOOPS is "all", "best" (the promising ones, for the limit of the machine), or names with commas.
+ * SOURCES are, with commas:
  *
  *     fresh       the other core has just written every word
  *     unchanged   written long ago; this core has copied it before, so both caches hold it
  *     cold        in no cache
  *
  * DESTINATIONS are "warm" (copied to before: in this core's cache as far as it fits) and
- * "cold" (in no cache). Both buffers begin OFFSET bytes behind a page's start. Each
- * exchange lasts about MICROSECONDS. All loops run in turns, REPETITIONS times; a line for
- * each repetition:
+ * "cold" (in no cache). Both buffers begin OFFSET bytes after the start of a page. Each
+ * exchange lasts about MICROSECONDS. All loops run alternately, REPETITIONS times. Each
+ * repetition prints a line:
  *
  *     SOURCE DESTINATION SIZE LOOP COPY_NS COPY_AND_READ_NS DISTANCE_BEFORE_NS DISTANCE_AFTER_NS
  *
@@ -49,7 +49,7 @@ static void fail(const char *what, const char *which)
 
 /* ---- loops: each copies whole blocks to a destination that begins a cache line ---- */
 
-#define BARRIER __asm__ volatile("" ::: "memory") /* or GCC makes a memcpy of a loop */
+#define BARRIER __asm__ volatile("" ::: "memory") /* GCC would replace a loop by memcpy */
 #define EACH_LINE(bytes, what) \
 	for (int l_ = 0; l_ < (bytes); l_ += LINE) \
 		what
@@ -71,7 +71,7 @@ static void rep_movsq(char *d, const char *s, size_t n)
 	__asm__ volatile("rep movsq" : "+D"(d), "+S"(s), "+c"(n) : : "memory");
 }
 
-/* Asks for a page ahead, then copies a page. */
+/* Prefetches the next page, then copies a page. */
 static void rep_movsb_t0(char *d, const char *s, size_t n)
 {
 	const char *end = s + n;
@@ -205,10 +205,10 @@ static const char *const source_names[] = { "fresh", "unchanged", "cold" };
 static struct side {
 	int cpu;
 	char *send, *receive;
-	uint64_t sum; /* what was read, so that reading is not optimized away */
+	uint64_t sum; /* of the words read, so that the reads are not optimized away */
 } sides[2];
 
-/* What both do next; written by side 0 while side 1 waits for its turn. */
+/* The next work of both; written by side 0 while side 1 waits for its turn. */
 static struct {
 	const struct loop *loop;
 	enum source source;
@@ -216,7 +216,7 @@ static struct {
 	size_t size, stride;
 } job;
 
-static _Alignas(256) _Atomic uint64_t turn; /* counts up; even values are side 0's to raise */
+static _Alignas(256) _Atomic uint64_t turn; /* side 0 increments even values, side 1 odd ones */
 static _Alignas(256) void (*work)(int side, uint64_t *value); /* NULL: the end */
 static double copy_ns[2][EXCHANGES_MAX], read_ns[2][EXCHANGES_MAX];
 static double ns_per_tick;
@@ -251,7 +251,7 @@ static void await(uint64_t value)
 {
 	for (long spins = 0; atomic_load_explicit(&turn, memory_order_acquire) != value; spins++) {
 		_mm_pause();
-		if (spins > 100000) /* somebody else has the other processor */
+		if (spins > 100000) /* another thread has the other processor */
 			sched_yield();
 	}
 }
@@ -371,7 +371,7 @@ static char *new_buffer(size_t size)
 	return buffer;
 }
 
-/* Side 1 does what side 0 asks for: `work` and `job` are read once side 0 has its say. */
+/* Side 1 does the work of side 0: it reads `work` and `job` after side 0 has set them. */
 static void *serve(void *unused)
 {
 	uint64_t value = 0;
@@ -386,7 +386,7 @@ static void *serve(void *unused)
 	}
 }
 
-/* Has both sides do it; returns when both are done. */
+/* Runs the work on both sides; returns when both are done. */
 static void both(void (*what)(int, uint64_t *))
 {
 	static uint64_t value;
@@ -449,7 +449,7 @@ static void measure(size_t size, const char *which, int repetitions, int microse
 	job.together = size >= TIMED_MIN ? 1 : (int)(TIMED_MIN / size);
 	job.together = job.together > TOGETHER_MAX ? TOGETHER_MAX : job.together;
 	double before = distance_ns();
-	for (int r = -1; r < repetitions; r++) /* the first one warms up, and sets the pace */
+	for (int r = -1; r < repetitions; r++) /* the first one warms up, and sets the number of iterations */
 		for (int l = 0; l < LOOPS; l++) {
 			job.loop = &loops[l];
 			int wanted = !strcmp(which, "all") || named(which, job.loop->name) ||

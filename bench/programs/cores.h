@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * cores.h - a core of one's own.
+ * cores.h - binding to a core.
  */
 #ifndef CORES_H
 #define CORES_H
@@ -9,8 +9,7 @@
 #endif
 #include <sched.h>
 
-/* Stays on the nth of the cores that this process may use, from 0; where there are fewer, it
- * stays on whatever is left. */
+/* Binds to the nth of the usable cores, from 0. With fewer cores it uses all. */
 static void stay_on(int nth)
 {
 	cpu_set_t allowed, one;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * delegate.c - what it takes to have another task do something, between two cores: a round
- * trip of an empty request, and writes of a file, direct and delegated. Two tasks; the first
- * is the delegatee.
+ * delegate.c - the cost of delegation between two cores: a round trip of an empty request, and
+ * writes of a file, direct and delegated. Two tasks; the first is the delegatee.
  *
  * usage: delegate FILE REPETITIONS MILLISECONDS SIZE...
  *
  * prints for each repetition
  *
- *     WAY BYTES NS LINE_BEFORE_NS LINE_AFTER_NS
+ *     OPERATION BYTES NS LINE_BEFORE_NS LINE_AFTER_NS
  *
- * where a line's time is that of its way to the other core and back.
+ * where LINE is the round trip of a cache line to the other core.
  */
 #include "pair.h"
 
@@ -82,7 +81,7 @@ static double batches_ns(void (*what)(void), int milliseconds)
 	return batches[n / 2];
 }
 
-/* Both take part; the delegatee serves meanwhile. */
+/* Runs on both tasks; the delegatee serves meanwhile. */
 static void measure_calls(const char *way, void (*what)(void), int repetitions, int milliseconds)
 {
 	double before = 2 * line_ns();

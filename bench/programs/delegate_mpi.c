@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * delegate_mpi.c - a whole collective, made by the task that needs it, and delegated to another
- * one, where the first one's core is slow: it has only part of a processor's time. Plain MPI
- * ranks for `direct`; for `delegated` each rank is `nagaya run -n 2`, whose task 0 makes the
- * calls of task 1.
+ * delegate_mpi.c - a whole collective, called by the task that needs it, or delegated to another
+ * task, if the core of the first is slow: it has only part of a processor's time. `direct` runs
+ * plain MPI ranks; with `delegated` each rank is `nagaya run -n 2`, whose task 0 makes the calls of
+ * task 1.
  *
  * usage: delegate_mpi direct|delegated MILLISECONDS GROUP|- SIZE...
  *
- * Where a GROUP is given, the one that needs the collective goes into the control group
- * GROUP-RANK, which limits its time. Prints
+ * If a GROUP is given, the task that needs the collective enters the control group GROUP-RANK,
+ * which limits its time. Prints
  *
  *     allreduce|alltoall direct|delegated BYTES NS
  *
- * BYTES are what each rank gives, NS the mean time of a call.
+ * BYTES is the size of each rank's buffer, NS the mean time of a call.
  */
 #define _GNU_SOURCE
 #include "times.h"
@@ -93,7 +93,7 @@ static void alltoall(int count)
 		MPI_Alltoall(from, count, MPI_DOUBLE, to, count, MPI_DOUBLE, MPI_COMM_WORLD);
 }
 
-/* What rank 0 says. */
+/* Broadcasts rank 0's value. */
 static int agreed(int mine)
 {
 	if (zero)

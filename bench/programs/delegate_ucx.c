@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * delegate_ucx.c - the system test of the Multiple PVAS paper: a requester sends and puts to an
- * accepter, by its own UCX endpoint, and through one of a delegatee's. Three tasks: delegatee,
- * accepter, requester. UCX_TLS says by which transport.
+ * accepter, by its own UCX endpoint, and by one of a delegatee. Three tasks: delegatee, accepter,
+ * requester. UCX_TLS selects the transport.
  *
  * usage: delegate_ucx REPETITIONS MILLISECONDS SIZE...
  *
@@ -10,8 +10,8 @@
  *
  *     send|put direct|delegated BYTES NS
  *
- * of one transfer, from its call until its bytes may change. Direct and delegated batches take
- * turns. Between batches the accepter takes everything in, which is in no time.
+ * of one transfer, from its call until its bytes may change. Direct and delegated batches
+ * alternate. The accepter receives between batches, outside the measured intervals.
  */
 #define _GNU_SOURCE
 #include "cores.h"
@@ -47,7 +47,7 @@ static void *import(int id, const char *name)
 	return at;
 }
 
-/* What the accepter and the requester tell each other. */
+/* Shared state of accepter and requester. */
 struct board {
 	_Atomic long received;
 	_Atomic int attentive, leave;
@@ -127,7 +127,7 @@ static void accepter(void)
 	}
 	pvas_export("board", &board, sizeof board);
 	pvas_export("worker", address, length);
-	/* What needs no help of its gets none: there may be fewer cores than tasks. */
+	/* It works only when needed: there may be fewer cores than tasks. */
 	while (!board.leave)
 		if (!ucp_worker_progress(worker)) {
 			if (board.attentive)
@@ -137,7 +137,7 @@ static void accepter(void)
 		}
 }
 
-/* ---- those who send --------------------------------------------------------------- */
+/* ---- the senders ------------------------------------------------------------------ */
 
 static ucp_ep_h endpoint;
 static ucp_rkey_h key;
@@ -220,7 +220,7 @@ static void delegated_put(void)
 		fail("put");
 }
 
-/* Waits until all has arrived, at the other side of both ways. */
+/* Waits until all direct and delegated transfers have arrived. */
 static void settle(long sent)
 {
 	accepters->attentive = 1;
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
 	}
 	int me = atoi(getenv("NAGAYA_TASK_ID"));
 	if (me != 1)
-		/* Delegatee and requester have a core each, where there are two. */
+		/* Delegatee and requester have a core each, if there are two. */
 		stay_on(me / 2);
 	if (me < 2) {
 		me == 0 ? delegatee() : accepter();

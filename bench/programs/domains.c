@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * domains.c - memory of another task, and page faults of many, in one domain or in several.
+ * domains.c - reads of another task's memory, and page faults of many tasks, in one or several
+ * domains.
  *
  *     domains reads MEGABYTES
- *         Task 0 writes so much memory; task 1 reads one word of each page, then again,
- *         then all of it twice. Prints
+ *         Task 0 writes MEGABYTES; task 1 reads one word of each page twice, then all words
+ *         twice. Prints
  *             touch NS_A_PAGE NS_AGAIN PAGE_TABLES_KIB
  *             scan  NS_A_PAGE NS_AGAIN PAGE_TABLES_KIB
  *         The scan is of other memory, so that its first pass maps it, too.
@@ -12,9 +13,9 @@
  *         Task 1 reads a word of every hundredth page, of other memory a word of each page, and
  *         lets the kernel map other memory whole. Prints for each, in all,
  *             hundredth|each|whole MICROSECONDS PAGE_TABLES_KIB
- *         where the page tables are what came to be.
+ *         where the page tables are the new ones.
  *     domains faults MILLISECONDS
- *         All tasks map 1 MiB, touch each page, and unmap it, for so long. Each prints
+ *         All tasks map 1 MiB, touch each page, and unmap it, for MILLISECONDS. Each prints
  *             faults PAGES_A_SECOND
  *     domains maps MILLISECONDS
  *         All tasks map one page and unmap it. Each prints
@@ -38,7 +39,7 @@
 #define WAIT_MS 60000
 
 static int me, tasks;
-static _Atomic int arrived; /* task 0's counts */
+static _Atomic int arrived; /* that of task 0 is used */
 
 static void fail(const char *what)
 {
@@ -83,7 +84,7 @@ static long *pages(size_t bytes)
 		perror("domains: mmap");
 		exit(1);
 	}
-	/* So that all are pages of one size. */
+	/* All pages have one size. */
 	madvise(at, bytes, MADV_NOHUGEPAGE);
 	return at;
 }
@@ -130,7 +131,7 @@ static void maps_of(size_t megabytes)
 	const char *names[3] = {"hundredth", "each", "whole"};
 	for (int i = 0; i < 3; i++) {
 		if (me == 0) {
-			/* Apart: what lies next to it is not in its page tables. */
+			/* Separate: its neighbours are not in its page tables. */
 			long *own = pages(bytes + (4ul << 20)) + (2ul << 20) / sizeof(long);
 			memset(own, 1, bytes);
 			pvas_export(names[i], own, bytes);
@@ -190,7 +191,7 @@ int main(int argc, char **argv)
 	else
 		printf("maps %.0f\n", rate(amount, PAGE, 0));
 	fflush(stdout);
-	/* Task 0, at whose count the others look, stays until they have gone. */
+	/* Task 0, whose counter the others read, stays until they have ended. */
 	meet();
 	for (int task = 1; !me && task < tasks; task++)
 		while (pvas_getpid(PVAS_SELF, task) >= 0 || errno == EREMOTE)

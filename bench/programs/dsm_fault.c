@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * dsm_fault.c - what a fault costs that a thread of the same process serves by userfaultfd:
- * the part of a miss in shared memory that is not the network's.
+ * dsm_fault.c - the cost of a fault that a thread of the same process serves by userfaultfd: the
+ * part of a miss in shared memory without the network.
  *
  *	dsm_fault SAMPLES PAGE-BYTES
  *
- * Memory is as the library has it: a memfd, whose pages are there, and a view of it. A line
- * for each kind of fault and way of waiting: kind, way, samples, and of these median, 99th
- * percentile and largest, in ns.
+ * The memory is like that of the library: a memfd with pages present, and a view of it. Prints a
+ * line for each kind of fault and of waiting: fault, waiting, number of samples, and their median,
+ * 99th percentile and maximum in ns.
  *
  *  - read: a page that the view does not map; mapped with UFFDIO_CONTINUE.
- *  - write: a page that is write-protected; UFFDIO_WRITEPROTECT ends that.
- *  - sleeping: the thread waits in poll(2). spinning: it reads until something is there.
+ *  - write: a page that is write-protected, until UFFDIO_WRITEPROTECT.
+ *  - sleeping: the thread waits in poll(2). spinning: it polls by read(2).
  */
 #define _GNU_SOURCE
 #include "times.h"
@@ -44,7 +44,7 @@ static void fail(const char *what)
 	exit(1);
 }
 
-/* Page `at` of the view may be written, or not. */
+/* Sets or removes the write protection of page `at` of the view. */
 static void protect(size_t at, int protects)
 {
 	struct uffdio_writeprotect argument = {

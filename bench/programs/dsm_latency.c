@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * dsm_latency.c - how long single steps of shared memory take, each with its tail.
+ * dsm_latency.c - the time of single operations of shared memory, each with its tail.
  *
  *	mpirun -n TASKS dsm_latency SAMPLES STEP...
  *
- * Task 0 measures; the others take part, or wait at a barrier. A line for each step: its
- * name, tasks, samples, and of these median, 99th percentile and largest, in ns.
+ * Task 0 measures; the others take part, or wait at a barrier. Prints a line for each step: its
+ * name, tasks, number of samples, and their median, 99th percentile and maximum in ns.
  *
- *  - read-miss, write-miss: the first touch of a page that lives on task 1, which wrote it
- *    since task 0 had it. Pages in an order without pattern, so that none is foretold.
+ *  - read-miss, write-miss: the first access to a page whose home is task 1, which wrote it
+ *    after the last access of task 0. The order of pages has no pattern, so that no prediction
+ *    succeeds.
  *  - upgrade: the first write to such a page that task 0 has read.
  *  - lock: acquiring a free lock whose manager is task 1, one after the other.
  *  - lock-again: the same lock again and again, each time right after its release, which
- *    the manager has to hear, too.
- *  - hand-over: two tasks want one lock: from before the one releases it until the other
- *    has it.
- *  - barrier: from task 0's arrival, when all have passed the one before, to its end.
+ *    the manager must receive first.
+ *  - hand-over: two tasks request one lock: from before the release until the other task has it.
+ *  - barrier: from task 0's arrival, after all have left the previous barrier, to its end.
  */
 #include "times.h"
 
@@ -56,7 +56,7 @@ static void report(const char *step, int count)
 	fflush(stdout);
 }
 
-/* 0 to PAGES - 1 in an order of chance, another one for each round. */
+/* A random permutation of 0 to PAGES - 1, another one for each round. */
 static void shuffle(int *order, unsigned *seed)
 {
 	for (int at = 0; at < PAGES; at++)
@@ -133,7 +133,7 @@ static void lock_again(void)
 		report("lock-again", samples);
 }
 
-/* When a task got the lock, and when it began to release it. */
+/* The time when a task got the lock, and when it began to release it. */
 struct turn {
 	long acquired, released;
 };
@@ -144,7 +144,7 @@ static int by_time(const void *a, const void *b)
 	return (x->acquired > y->acquired) - (x->acquired < y->acquired);
 }
 
-/* Tasks 0 and 1, as often each. Turns of one task in a row are no hand-overs. */
+/* Tasks 0 and 1, equally often. Consecutive turns of one task are no hand-overs. */
 static void hand_over(void)
 {
 	static struct turn *turns;

@@ -3,12 +3,12 @@
  * fcp_messages.c - messages by FCP's three protocols, between two processes or two tasks of
  * a space.
  *
- *     fcp_messages FILE WAYS REPETITIONS MILLISECONDS SIZE...
+ *     fcp_messages FILE TRANSPORTS REPETITIONS MILLISECONDS SIZE...
  *
- * FILE is empty, and in memory (/dev/shm); windows are made beside it, as FILE.WAY. WAYS,
+ * FILE is empty, and in memory (/dev/shm); windows are made beside it, as FILE.TRANSPORT. TRANSPORTS,
  * with commas: "fcp", "fcp-plus", "fcp2"; "fcp2-huge", which is fcp2 with messages that lie in
- * huge pages; and "fcp2-space", which is fcp2 under the name for tasks. A line for each, as pair.h
- * says. Under `nagaya run -n 2` the two tasks are the pair; otherwise the program forks.
+ * huge pages; and "fcp2-space", which is the name of fcp2 between tasks. Prints lines as in pair.h.
+ * Under `nagaya run -n 2` the two tasks are the pair; otherwise the program forks.
  */
 #include "pair.h"
 
@@ -34,7 +34,7 @@ static inline void fcp_receive(size_t bytes)
 	check(FCP_recv(port, NULL, 0, in_buffer, bytes, NULL, -1), "FCP_recv");
 }
 
-/* A message's memory in huge pages, if the kernel gives them. */
+/* Allocates memory for a message in huge pages, if the kernel has them. */
 static uint32_t *huge_buffer(void)
 {
 	enum { HUGE = 2 << 20 };
@@ -56,7 +56,7 @@ static const struct {
 	{ "fcp2-huge", FCP_PROTOCOL_II, FCP_PROTOCOL_II, 1 },
 };
 
-/* Whether a list with commas has this word. */
+/* Returns 1 if a list with commas has this word. */
 static int has(const char *list, const char *word)
 {
 	size_t length = strlen(word);

@@ -2,13 +2,13 @@
  *
  * fcp_peers.c - messages between two processes without FCP: plain shared memory, sockets.
  *
- *     fcp_peers FILE WAYS REPETITIONS MILLISECONDS SIZE...
+ *     fcp_peers FILE TRANSPORTS REPETITIONS MILLISECONDS SIZE...
  *
- * FILE is empty, and in memory (/dev/shm). WAYS, with commas:
+ * FILE is empty, and in memory (/dev/shm). TRANSPORTS, with commas:
  *
- *     word    one word that both raise in turns: the least that two cores can tell each other,
- *             less than a message, which needs a place for each direction. Its size is told
- *             as that of each message of up to 8 bytes.
+ *     word    one word that both increment alternately: the lower bound between two cores. A
+ *             message needs a cache line for each direction. Printed for each size of at most 8
+ *             bytes.
  *     vcl     what FOLON calls VCL: the sender copies into a window that both map and sets a
  *             word behind it; the receiver, which polls that word, copies out. No protocol:
  *             one sender, one receiver, one message at a time.
@@ -16,7 +16,7 @@
  *     tcp     a connection over it, TCP_NODELAY
  *     unix    a stream socket of the Unix domain
  *
- * A line for each, as pair.h says.
+ * Prints lines as in pair.h.
  */
 #include "pair.h"
 
@@ -92,7 +92,7 @@ static struct sockaddr_in loopback(void)
 		                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 }
 
-/* Two connected sockets, before the processes part. */
+/* Makes two connected sockets, before the fork. */
 static void make_udp(int ends[2])
 {
 	struct sockaddr_in address[2] = { loopback(), loopback() };
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 	if (child < 0)
 		fail("fork");
 	if (child == 0)
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* or it waits for its partner for ever */
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* else it would wait for its partner for ever */
 	pair_begin(argv[1]);
 	int repetitions = atoi(argv[3]), milliseconds = atoi(argv[4]);
 	for (int a = 5; a < argc; a++) {

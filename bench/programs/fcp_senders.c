@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * fcp_senders.c - how many messages a second a process receives from many others.
+ * fcp_senders.c - the rate of messages that a process receives from many others.
  *
- *     fcp_senders WINDOW WAYS REPETITIONS MESSAGES BYTES SENDERS...
+ *     fcp_senders WINDOW TRANSPORTS REPETITIONS MESSAGES BYTES SENDERS...
  *
- * WINDOW is a path in /dev/shm at which windows are made, as WINDOW.WAY; WAYS, with commas:
+ * WINDOW is a path in /dev/shm at which windows are made, as WINDOW.TRANSPORT; TRANSPORTS, with commas:
  * "fcp", "fcp-plus", "fcp2". For each number of SENDERS so many processes send MESSAGES in
  * all, of BYTES, as fast as they can. A line for each repetition:
  *
- *     WAY SENDERS BYTES MESSAGES NANOSECONDS
+ *     TRANSPORT SENDERS BYTES MESSAGES NANOSECONDS
  *
- * from the moment at which the receiver lets them begin. The order of each one's messages is
- * checked.
+ * from the start signal of the receiver. It checks the order of the messages of each sender.
  */
 #define _GNU_SOURCE
 #include <fcp.h>
@@ -45,7 +44,7 @@ static int64_t now_ns(void)
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* Sends `messages` once for each repetition, when the receiver says so. */
+/* Sends `messages` in each repetition, after the start signal of the receiver. */
 static void be_sender(VCL_window *window, uint32_t id, int protocol, int messages, int repetitions)
 {
 	FCP_port *port;
@@ -121,7 +120,7 @@ int main(int argc, char **argv)
 			check(FCP_alloc(window, 0, 0, ways[w].port, &port), "FCP_alloc");
 			for (int s = 1; s <= senders; s++) {
 				pid_t child = fork();
-				if (child == 0) { /* opens the window itself, as another program does */
+				if (child == 0) { /* opens the window itself, like another program */
 					check(VCL_open(where, &plan, &window), "VCL_open");
 					be_sender(window, (uint32_t)s, ways[w].port, messages, repetitions);
 				}

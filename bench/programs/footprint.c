@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * footprint.c - an MPI job that has exchanged messages with everybody and then stands still,
- * so that somebody else can look at its memory.
+ * footprint.c - an MPI job whose ranks exchange messages with all others and then wait, so that
+ * another process can measure its memory.
  *
  *     footprint FILE BYTES
  *
  * Each rank exchanges a few small messages with every other rank, and one of BYTES with
- * those 1, 2, 4 … ranks away: a library makes its buffers when they are first needed. (The
- * small ones all at once: where 64 ranks share two cores, each wait takes long.) Then each
+ * those 1, 2, 4 … ranks away, since a library allocates its buffers at first use. (It sends the
+ * small ones at the same time: with 64 ranks on two cores, each wait takes long.) Then each
  * prints
  *
  *     PID
  *
- * and all sleep until FILE is gone.
+ * and all sleep until FILE is removed.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Open MPI makes a pair's mailbox after 16 messages. */
+/* Open MPI allocates the mailbox of a pair after 16 messages. */
 enum { SMALL_MESSAGES = 20, SMALL = 64, LOOK_US = 20000 };
 
 static int rank, ranks;

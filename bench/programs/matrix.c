@@ -4,13 +4,13 @@
  *
  *	matrix ROWS
  *
- * The first thread fills both, as most programs do; then rows are shared out. Prints a sum over
+ * The first thread fills both, as in most programs; OpenMP distributes the rows. Prints a sum over
  * the product that is exact: all values are small whole numbers.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Rows of `b` that are worked through together, so that they stay in the cache. */
+/* Rows of `b` per block, so that a block stays in the cache. */
 enum { BLOCK = 64 };
 
 int main(int argc, char **argv)

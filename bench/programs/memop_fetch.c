@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * memop_fetch.c - a page of one process is fetched when another one on another machine reads
- * it: the paper's Table 3 on a kernel of today.
+ * memop_fetch.c - the fetch of a page of one process when a process on another machine reads it:
+ * the paper's Table 3 on a current kernel.
  *
  *	memop_fetch ptrace|memop SAMPLES [CPU CPU]
  *
- * Two control processes, each with a target; on the given processors. One target reads pages
- * that it may not read. Its control process traces it, hears of the fault, asks the other one
- * over TCP, writes the page into its target, lets it read the page, and lets it go on. The
- * other control process reads the page out of its own target, takes from that the right to
- * write it, and sends it. Pages are read and written word by word with ptrace(2), or with
- * memop_peekpage and memop_pokepage; rights are changed with memop_mprotect in both.
+ * Two control processes, each with a target, on the given processors. One target reads pages
+ * without read permission. Its control process traces it, is notified of the fault, requests the
+ * page from the other one over TCP, writes it into its target, makes it readable, and resumes the
+ * target. The other control process reads the page of its own target, write-protects it, and sends
+ * it. Pages are read and written word by word with ptrace(2), or with memop_peekpage and
+ * memop_pokepage; memop_mprotect changes permissions in both.
  *
- * A line for each part: way, part, samples, and of these median, 99th percentile and largest,
- * in ns.
+ * Prints a line for each part: method, part, number of samples, and their median, 99th percentile
+ * and maximum in ns.
  *
  *  - fetch: from the access to the value, by the target's clock.
- *  - wait: from the request to the answer. - serve: the other side's part of that.
- *  - bring: the page written, and the right to read it given.
+ *  - wait: from the request to the reply. - serve: the part of the other side.
+ *  - bring: writing the page, and making it readable.
  */
 #define _GNU_SOURCE
 #include "times.h"
@@ -47,7 +47,7 @@ static const char *const names[PARTS] = {"fetch", "wait", "serve", "bring"};
 static int samples, by_ptrace;
 static const char *cpus[2];
 static char *region;
-/* Of all parts, in memory that all processes have. */
+/* Times of all parts, in memory that all processes share. */
 static long *times;
 
 static void fail(const char *what)
@@ -56,7 +56,7 @@ static void fail(const char *what)
 	exit(1);
 }
 
-/* Pages in an order that nobody foresees. */
+/* Pages in an unpredictable order. */
 static char *page(int sample)
 {
 	return region + (size_t)((long)sample * 7919 % samples) * PAGE;
@@ -142,7 +142,7 @@ static void owns(int peer)
 			pause();
 	}
 	usleep(100000);
-	/* ptrace reads only what is stopped. That this is so beforehand costs it nothing. */
+	/* ptrace reads only a stopped process. The stop is not measured. */
 	if (by_ptrace) {
 		if (ptrace(PTRACE_SEIZE, target, 0, 0) || ptrace(PTRACE_INTERRUPT, target, 0, 0))
 			fail("ptrace");
@@ -234,7 +234,7 @@ static void fetches(int peer)
 	}
 }
 
-/* Two ends of a TCP connection. */
+/* Makes the two ends of a TCP connection. */
 static void connected(int ends[2])
 {
 	struct sockaddr_in address = {.sin_family = AF_INET,

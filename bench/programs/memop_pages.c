@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * memop_pages.c - what it takes to read and to write a page of another process: the paper's
- * Table 2 on a kernel of today.
+ * memop_pages.c - the time of reading and writing a page of another process: the paper's Table 2
+ * on a current kernel.
  *
  *	memop_pages SAMPLES
  *
- * The other process waits in pause(2). A line for each way: way, read or write, samples, and of
- * these median, 99th percentile and largest, in ns. The ways take turns, sample by sample.
+ * The other process waits in pause(2). Prints a line for each method: method, read or write, number
+ * of samples, and their median, 99th percentile and maximum in ns. The methods alternate, sample
+ * by sample.
  *
- *  - ptrace: a word at a time, of a process that is stopped already; what was read is copied
- *    to a buffer that it could be sent from, as in the paper.
+ *  - ptrace: a word at a time, of a stopped process; the page is copied to a send buffer, as in
+ *    the paper.
  *  - process_vm: process_vm_readv and process_vm_writev.
- *  - memop: memop_peekpage and memop_pokepage, of a page that the process may use.
- *  - memop-hidden: the same of one that it may not, as in a page fetch.
+ *  - memop: memop_peekpage and memop_pokepage, of a page that the process may access.
+ *  - memop-hidden: the same of a page without access permission, as in a page fetch.
  *  - memory: one copy within an address space, as between tasks of a space.
  */
 #define _GNU_SOURCE
@@ -35,7 +36,7 @@
 enum { PAGE = 4096, PAGES = 64 };
 
 static pid_t target;
-/* The same in both processes: pages that may be used, and as many that may not. */
+/* Equal in both processes: accessible pages, and as many inaccessible ones. */
 static char *region;
 static char buffer[PAGE], words[PAGE];
 

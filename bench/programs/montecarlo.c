@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * montecarlo.c - pi by throwing points into a square: threads that compute and hardly meet.
+ * montecarlo.c - pi by random points in a square: threads that compute and rarely synchronize.
  *
  *	montecarlo THREADS POINTS
  *
- * Points are handed out in portions under a lock; each portion is drawn from its own number,
- * so that the result is the same whoever draws it.
+ * A lock distributes the points in portions; each portion has its own seed, so that the result
+ * does not depend on the threads.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * noop.c - the smallest dynamic program: what a spawn costs when the program does nothing.
+ * noop.c - the smallest dynamic program, for the cost of a spawn.
  *
  *     noop        returns at once
  *     noop FD     writes one byte to descriptor FD and sleeps until it is killed

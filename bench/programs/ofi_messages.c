@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * ofi_messages.c - tagged messages through libfabric, by the provider that is named.
+ * ofi_messages.c - tagged messages through libfabric, by the given provider.
  *
  *     ofi_messages FILE PROVIDER REPETITIONS MILLISECONDS SIZE...
  *
- * FILE is empty, and in memory (/dev/shm). A line for each, as pair.h says; one for a stream of
- * messages of 8 bytes, PROVIDER rate 8 NS_EACH 0 0; and one for a message to somebody who
- * computes, PROVIDER away 1048576 NS_UNTIL_SENT 0 0. Under `nagaya run -n 2` the two tasks are
+ * FILE is empty, and in memory (/dev/shm). Prints lines as in pair.h; one for a stream of messages
+ * of 8 bytes, PROVIDER rate 8 NS_EACH 0 0; and one for a message to a computing receiver,
+ * PROVIDER away 1048576 NS_UNTIL_SENT 0 0. Under `nagaya run -n 2` the two tasks are
  * the pair; otherwise the program forks.
  */
 #include "pair.h"
@@ -21,7 +21,7 @@ static struct fid_ep *endpoint;
 static struct fid_cq *queue;
 static fi_addr_t other;
 static size_t inject_max;
-static int sent, received; /* completions that were read and nobody has waited for */
+static int sent, received; /* completions that were read and not yet waited for */
 static struct fi_context2 send_context, receive_context;
 
 static void check(ssize_t status, const char *what)
@@ -106,7 +106,7 @@ static void start(const char *provider)
 	check(fi_ep_bind(endpoint, &av->fid, 0), "fi_ep_bind");
 	check(fi_ep_bind(endpoint, &queue->fid, FI_SEND | FI_RECV), "fi_ep_bind");
 	check(fi_enable(endpoint), "fi_enable");
-	/* Names go by the window that both see. */
+	/* The names are exchanged through the common window. */
 	size_t length = sizeof shared->window[0];
 	check(fi_getname(&endpoint->fid, shared->window[me], &length), "fi_getname");
 	meet();
@@ -115,7 +115,7 @@ static void start(const char *provider)
 	meet();
 }
 
-/* One sends, the other receives, as fast as they can. */
+/* One sends, the other receives, at full speed. */
 static double stream_ns(int milliseconds)
 {
 	enum { EACH = 1000 };
@@ -135,7 +135,7 @@ static double stream_ns(int milliseconds)
 	return (double)(now_ns() - begin) / (double)count;
 }
 
-/* One has posted a receive and computes; until the other's message is sent. */
+/* One has posted a receive and computes, until the send of the other completes. */
 static double away_ns(size_t bytes)
 {
 	enum { TIMES = 5, COMPUTES_NS = 5000000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pagetables_processes.c - processes that map each other's memory, and the page tables
- * that this takes.
+ * pagetables_processes.c - processes that map each other's memory, and the size of their page
+ * tables.
  *
  *     pagetables_processes PROCESSES MEGABYTES
  *
@@ -129,7 +129,7 @@ int main(int argc, char **argv)
 	while (wait(&status) > 0)
 		if (status && !bad) {
 			bad = 1;
-			break; /* the others wait for this one in vain; they end with us */
+			break; /* the others would wait for this one; they end with this process */
 		}
 	return bad;
 }

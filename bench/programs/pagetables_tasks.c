@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pagetables_tasks.c - tasks that read each other's memory in place, and the page tables
- * that this takes.
+ * pagetables_tasks.c - tasks that read each other's memory in place, and the size of their page
+ * tables.
  *
  *     nagaya run -n TASKS pagetables_tasks TASKS MEGABYTES
  *
@@ -38,7 +38,7 @@ static int64_t now_ns(void)
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* Returns when all tasks have come here: each exports the name, and waits for the others'. */
+/* A barrier: each task exports the name, and waits for those of the others. */
 static void meet(const char *name, int tasks)
 {
 	static char here;
@@ -49,14 +49,14 @@ static void meet(const char *name, int tasks)
 			fail("pvas_import", pvas_error());
 }
 
-/* Returns when all tasks have come here. Task 0, in whose block they count, returns last: an ended
- * task can be imported from no more. */
+/* A barrier. Task 0, whose block has the counter, returns last, since an import from an ended task
+ * fails. */
 static void end_together(int self, int tasks)
 {
 	void *block;
 	if (pvas_import(PVAS_SELF, 0, "block", &block, NULL, PATIENCE_MS) < 0)
 		fail("pvas_import", pvas_error());
-	/* Behind the number with which the block's first page begins. */
+	/* After the number at the start of the block's first page. */
 	_Atomic int *arrived = (_Atomic int *)((char *)block + sizeof(uint64_t)), *left = arrived + 1;
 	(*arrived)++;
 	while (*arrived < tasks)

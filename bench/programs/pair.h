@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pair.h - two processes on two cores that send each other messages, and how long one takes.
+ * pair.h - messages between two processes on two cores, and their time.
  *
  * Both map one file, and number themselves by a word in it, so that they may be a process
- * and its child or two tasks of a space. A way is two functions, `send` and `receive`, that
- * the loops below are compiled anew for.
+ * and its child or two tasks of a space. A transport is two functions, `send` and `receive`; the
+ * loops below are compiled for each.
  *
  *  - one_way: batches of round trips; the time is half of one, of the median batch. Nothing
  *    but the messages is in it.
- *  - one_way_fresh: for large messages. The buffer is written anew before each send; the
+ *  - one_way_fresh: for large messages. The buffer is written before each send; the
  *    sender stamps before it sends, the receiver when it has received, and both read one
  *    clock, so the writing is in no interval. The mean of the middle half.
  *
- * Before and after each measurement stands the way of a cache line: two words, each on a
- * line of its own, one for each direction, as two receive buffers are.
+ * Before and after each sample, the transfer of a cache line is measured: two words on separate
+ * cache lines, one for each direction, like two receive buffers.
  */
 #ifndef PAIR_H
 #define PAIR_H
@@ -38,13 +38,13 @@
 
 enum { LINE = 128, BATCHES_MAX = 400, FRESH_MAX = 2000, MESSAGE_MAX = 16 << 20 };
 
-/* What both see; zero at first. The rest of the file is for the ways. */
+/* The common head; zero at first. The rest of the file is for the transports. */
 struct shared {
 	_Alignas(LINE) _Atomic uint32_t numbered;
 	_Alignas(LINE) _Atomic uint64_t flag[2][LINE / 8];
 	_Alignas(LINE) _Atomic uint64_t arrived[2][LINE / 8];
 	_Alignas(LINE) _Atomic int count;
-	_Alignas(LINE) _Atomic uint64_t word; /* both raise it in turns */
+	_Alignas(LINE) _Atomic uint64_t word; /* both increment it alternately */
 	int64_t sent[2][FRESH_MAX], received[2][FRESH_MAX];
 	_Alignas(4096) char window[2][MESSAGE_MAX + 4096];
 };
@@ -73,7 +73,7 @@ static inline void relax(void)
 #endif
 }
 
-/* Maps the file, takes a number, and goes to a core of one's own. */
+/* Maps the file, takes a number, and binds to a core. */
 static void pair_begin(const char *file)
 {
 	int opened = open(file, O_RDWR | O_CLOEXEC);
@@ -91,8 +91,8 @@ static void pair_begin(const char *file)
 	stay_on(me);
 }
 
-/* The same of a program that is both, unless two tasks of it run: then it forks. Returns what
- * pair_end is to be told. */
+/* As above, for one program: forks the second process, unless two tasks of it run. Returns the
+ * argument of pair_end. */
 __attribute__((unused)) static pid_t pair_begin_both(const char *file)
 {
 	int are_tasks = getenv("NAGAYA_TASKS") != NULL;
@@ -100,19 +100,19 @@ __attribute__((unused)) static pid_t pair_begin_both(const char *file)
 	if (child < 0)
 		fail("fork");
 	if (child == 0 && !are_tasks)
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* or it waits for its partner for ever */
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* else it would wait for its partner for ever */
 	pair_begin(file);
 	return child;
 }
 
-/* The program's status. */
+/* Returns the exit status of the program. */
 __attribute__((unused)) static int pair_end(pid_t child)
 {
 	int status = 0;
 	return child != 0 && (waitpid(child, &status, 0) != child || status != 0);
 }
 
-/* Waits until both are here. */
+/* A barrier of both. */
 static void meet(void)
 {
 	uint64_t mine = atomic_fetch_add(&shared->arrived[me][0], 1) + 1;
@@ -224,9 +224,9 @@ static double line_ns(void)
 	return one_way_ns(line_send, line_receive, 0, 1);
 }
 
-/* Measures one size of one way, REPETITIONS times, and prints for each
+/* Measures one size of one transport, REPETITIONS times, and prints for each
  *
- *     WAY BUFFERS SIZE ONE_WAY_NS LINE_BEFORE_NS LINE_AFTER_NS
+ *     TRANSPORT BUFFERS SIZE ONE_WAY_NS LINE_BEFORE_NS LINE_AFTER_NS
  */
 static inline __attribute__((always_inline)) void measure(const char *way, move *send, move *receive,
                                                           size_t bytes, int repetitions,

@@ -11,15 +11,15 @@
  *
  *     WHAT SIZE ITERATIONS NS DISTANCE_BEFORE_NS DISTANCE_AFTER_NS
  *
- * "unchanged" and "fresh" buffers go to and fro, one message at a time; "stream" is a rate.
+ * "unchanged" and "fresh" are ping-pongs, one message at a time; "stream" is a rate.
  *
  * How the time is taken. Both ranks read the same clock (CLOCK_MONOTONIC is one for the
  * machine). The sender stamps just before MPI_Send, the receiver just after its MPI_Recv
  * returned; their difference is the one-way time of that message. What an iteration
  * counts is the mean of its two messages, what a repetition reports is the mean of the
- * middle half of its iterations (as deaf to outliers as a median, but finer than the
- * clock's step, which is some per cent of a small message). What happens between a receive
- * and the next send is in no interval, so:
+ * middle half of its iterations (as robust to outliers as a median, but finer than the
+ * resolution of the clock, which is some per cent of a small message). The time between a
+ * receive and the next send is in no interval, so:
  *
  *  - "unchanged" buffers are written once, and sent again and again, as most ping-pong
  *    programs do. The sender's buffer then stays in the *receiver's* cache, too, which
@@ -28,15 +28,15 @@
  *    must fetch lines that the other core has just modified, as in a real program. The
  *    writing is done before the stamp, while the partner already waits in MPI_Recv.
  *
- * A "stream" goes one way, as the field's message rates do: rank 0 sends a window of messages,
- * to a receive each that rank 1 has posted or posts, and waits for a word of rank 1's that it
- * has them all. An iteration is a window; what a repetition reports is the time of all, by
- * their messages. The buffers are unchanged, each message has its own at both sides.
+ * A "stream" goes one way, like usual message-rate benchmarks: rank 0 sends a window of messages,
+ * for which rank 1 posts receives, and waits for an acknowledgement of the window. An iteration is
+ * a window; a repetition reports its time divided by the number of messages. The buffers are
+ * unchanged; each message has its own on both sides.
  *
- * The distances tell where the two ranks ran: the time from one core's write to the
- * other's read, seen on a shared cache line just before and after the repetition. On a
- * virtual machine it changes with the host's placement of our processors, by a factor of
- * five, and everything else with it; only what was measured at one distance compares.
+ * The distances show the placement of the two ranks: the time from one core's write to the
+ * other's read, measured on a shared cache line just before and after the repetition. In a
+ * virtual machine it changes with the host's placement of the processors, by a factor of
+ * five, and all times with it; only samples at one distance are comparable.
  *
  * Every message is checked after the stamp: three of its words in measured iterations,
  * all of them in the warm-up; of a stream those of the last window, into cleared buffers. A
@@ -56,12 +56,12 @@
 
 enum { ITERATIONS_MIN = 4, ITERATIONS_MAX = 4000, SIZES_MAX = 64 };
 enum { HAND_OVERS = 400, BATCHES = 5 };
-/* Messages of a window, fewer where their buffers would take more memory than this. */
+/* Messages of a window; fewer if their buffers exceed this memory. */
 enum { WINDOW_MAX = 64, WINDOW_BYTES = 16 << 20 };
 
 static int rank;
 static uint32_t *send_buffer, *receive_buffer;
-static _Atomic uint64_t *shared_word; /* on a cache line of its own; counts up for ever */
+static _Atomic uint64_t *shared_word; /* on a separate cache line; only increases */
 static int64_t sent[ITERATIONS_MAX], received[ITERATIONS_MAX];
 
 static void fail(const char *what)
@@ -78,7 +78,7 @@ static int64_t now_ns(void)
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* What the first word of a message holds; word k holds this plus k. */
+/* The first word of a message; word k is this plus k. */
 static uint32_t first_word(int sender, int iteration)
 {
 	return ((uint32_t)iteration << 20) + (uint32_t)(sender + 1);
@@ -133,7 +133,7 @@ static void round_trips(int size, int n, int fresh, int warm_up)
 	}
 }
 
-/* Messages of so many bytes that go at once. */
+/* Returns the number of messages of a window. */
 static int window_of(int size)
 {
 	int fit = size ? WINDOW_BYTES / size : WINDOW_MAX;
@@ -208,8 +208,8 @@ static double usual_one_way_ns(int n)
 	return sum / (to - from);
 }
 
-/* A word that both ranks map, in a file that rank 0 makes and names. (Not a window of MPI:
- * some of the settings that we measure keep an MPI from knowing that we are neighbours.) */
+/* A word that both ranks map, in a file that rank 0 creates. (Not a window of MPI: with some of
+ * the measured settings an MPI does not know that the ranks are on one node.) */
 static void share_a_word(void)
 {
 	char name[64] = "/dev/shm/nagaya-pingpong-XXXXXX";
@@ -229,7 +229,7 @@ static void share_a_word(void)
 	shared_word = (_Atomic uint64_t *)((char *)memory + 1024);
 }
 
-/* Tells the processor that we spin. */
+/* Tells the processor that this thread spins. */
 static void relax(void)
 {
 #ifdef __x86_64__
@@ -275,7 +275,7 @@ static void measure(enum what what, int size, int repetitions, int milliseconds)
 {
 	int64_t start = 0;
 	int warm_up = size < 1 << 20 ? 10 : 3;
-	for (int pass = 0; pass < 2; pass++) { /* the first one meets page faults and set-up */
+	for (int pass = 0; pass < 2; pass++) { /* the first one includes page faults and set-up */
 		start = now_ns();
 		iterate(what, size, warm_up, 1);
 	}

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pvm_job.h - a job of PVM tasks that measure something together.
+ * pvm_job.h - a job of PVM tasks that measure together.
  *
  *     PROGRAM TASKS PLACES ARGUMENT...
  *
- * What one calls so is the starter: it spawns TASKS tasks of the same program with the
- * ARGUMENTs, tells all of them who they are, and prints what they say. PLACES is "-", or
- * host names with a comma, which are added where they are missing, and of which the tasks
- * take one each in turns. A starter that is no
- * task of a space can so measure tasks that are. Whatever goes wrong ends with a line and
- * status 1, and no task is left.
+ * The started program is the starter: it spawns TASKS tasks of the same program with the
+ * ARGUMENTs, sends them their indices, and prints their lines. PLACES is "-", or host names with
+ * commas. The starter adds missing hosts, and the tasks use them round robin. So a starter outside
+ * a space can measure tasks of a space. Any failure ends with a line and status 1, and leaves no
+ * task.
  *
- * Tasks are bound to no core, unless a program does that itself: stock PVM, which sleeps
- * while it waits, is twice as fast where the scheduler may put both ends of a route on one.
+ * Tasks are not bound to cores, unless a program does that itself: stock PVM, which sleeps while
+ * it waits, is twice as fast if the scheduler may put both ends of a route on one core.
  */
 #ifndef PVM_JOB_H
 #define PVM_JOB_H
@@ -31,7 +30,7 @@
 enum { TASKS_MAX = 64, TEXT_MAX = 1 << 16 };
 enum { TAG_JOB = 900, TAG_SAID, TAG_FAILED, TAG_HEARD, TAG_GONE };
 
-/* Of a task: how many there are, which it is, and the tids of all. */
+/* Of a task: number of tasks, its index, and the tids of all. */
 static int tasks, task, tids[TASKS_MAX];
 static int arguments;
 static char **argument;
@@ -49,7 +48,7 @@ static void fail(const char *what, int status)
 	exit(1);
 }
 
-/* What a call of PVM returned, if it is no error. */
+/* Returns the result of a call of PVM; an error ends the program. */
 static int check(int status, const char *what)
 {
 	if (status < 0)
@@ -84,7 +83,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Mean of the middle half: as deaf to outliers as a median, but finer than the clock's step. */
+/* Mean of the middle half: as robust to outliers as a median, but finer than the clock. */
 __attribute__((unused)) static double mean_of_middle_half(double *values, int n)
 {
 	double sum = 0;
@@ -113,7 +112,7 @@ static int spawn_all(char **argv, char *places)
 	return spawned;
 }
 
-/* Prints what the tasks say until all are gone. */
+/* Prints the lines of the tasks until all have ended. */
 static int starter(char **argv)
 {
 	static char text[TEXT_MAX];
@@ -185,7 +184,7 @@ static int job(int argc, char **argv, void (*measure)(void))
 	arguments = argc - 1;
 	argument = argv + 1;
 	measure();
-	/* The notice of our end may overtake what we say on a direct route. */
+	/* The notification of this task's end may overtake its lines on a direct route. */
 	say("end");
 	CHECK(pvm_recv(parent, TAG_HEARD));
 	pvm_exit();

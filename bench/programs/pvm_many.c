@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pvm_many.c - what several PVM tasks do together: groups, multicast, rings, pairs.
+ * pvm_many.c - operations of several PVM tasks: groups, multicast, rings, pairs.
  *
  *     pvm_many TASKS PLACES ROUTE OPERATIONS MILLISECONDS BYTES
  *
@@ -19,9 +19,9 @@
  *
  *     OPERATION ITERATIONS NANOSECONDS
  *
- * Barrier, ring and pairs: the whole time by the iterations. The others: from the moment at
- * which the first task begins until the last one is done, after a barrier; the mean of the
- * middle half. What arrives is checked.
+ * Barrier, ring and pairs: the whole time divided by the iterations. The others: from the start
+ * of the first task until the end of the last one, after a barrier; the mean of the middle half.
+ * All received data are checked.
  */
 #include "pvm_job.h"
 
@@ -133,7 +133,7 @@ static void only_barrier(int i)
 static const struct {
 	const char *name;
 	void (*run)(int);
-	int waits; /* each iteration waits for the one before, so that no barrier is needed */
+	int waits; /* each iteration waits for the previous one, so that no barrier is needed */
 	int pairs; /* parts of an iteration that count: 1, 2, or (0) the number of tasks */
 } operations[] = {
 	{ "barrier", only_barrier, 1, 1 }, { "bcast", bcast, 0, 1 }, { "gather", gather, 0, 1 },
@@ -145,7 +145,7 @@ static void iterate(size_t o, int n)
 {
 	barrier();
 	for (int i = 0; i < n; i++) {
-		/* What a task receives overwrites its data; only senders' must be right. */
+		/* Received data overwrite the task's data; only those of senders must be right. */
 		if (task == 0 || !operations[o].waits)
 			fill(i);
 		if (!operations[o].waits)
@@ -183,7 +183,7 @@ static double slowest_ns(int n)
 	return mean_of_middle_half(each, n);
 }
 
-/* As many iterations as fit, which task 0 tells the others. */
+/* Returns the number of iterations that fit, which task 0 sends to the others. */
 static int agree(double each_ns, int milliseconds)
 {
 	double fit = milliseconds * 1e6 / each_ns;
@@ -203,7 +203,7 @@ static void measure_operation(size_t o, int milliseconds)
 {
 	enum { WARM_UP = 5 };
 	int64_t start = 0;
-	for (int pass = 0; pass < 2; pass++) { /* the first one makes routes */
+	for (int pass = 0; pass < 2; pass++) { /* the first one establishes routes */
 		start = now_ns();
 		iterate(o, WARM_UP);
 	}

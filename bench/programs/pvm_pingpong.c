@@ -6,13 +6,13 @@
  *
  * ENCODINGS are "xdr", "raw" and "inplace", BUFFERS "unchanged" and "fresh", with commas;
  * ROUTE is "default", "direct" (PvmRouteDirect) or "daemon" (PvmDontRoute); CORES "bound",
- * where each task is to stay on a core of its own, or "free". SIZE is in bytes, a multiple of 4:
- * messages are packed as ints, which XDR turns. A line for each repetition:
+ * if each task stays on its own core, or "free". SIZE is in bytes, a multiple of 4:
+ * messages are packed as ints, whose byte order XDR changes. Prints a line for each repetition:
  *
  *     ENCODING-BUFFERS SIZE ITERATIONS ONE_WAY_NS
  *
  * The sender stamps before pvm_initsend, the receiver when it has unpacked; both read the
- * same clock. So packing and unpacking count: a program pays for them with each message. As
+ * same clock. So the time includes packing and unpacking, as in a program. As
  * in pingpong.c, a repetition reports the mean of the middle half of its iterations; fresh
  * buffers are written anew before each stamp, and every message is checked after it.
  */
@@ -24,7 +24,7 @@ enum { ITERATIONS_MIN = 4, ITERATIONS_MAX = 4000, TAG_BALL = 1, TAG_STAMPS, TAG_
 static int *send_buffer, *receive_buffer;
 static int64_t sent[ITERATIONS_MAX], received[ITERATIONS_MAX];
 
-/* What the first word of a message holds; word k holds this plus k. */
+/* The first word of a message; word k is this plus k. */
 static unsigned first_word(int sender, int iteration)
 {
 	return ((unsigned)iteration << 20) + (unsigned)sender + 1;
@@ -102,7 +102,7 @@ static double usual_one_way_ns(int n)
 	return mean_of_middle_half(one_way, n);
 }
 
-/* As many round trips as fit, which task 0 tells the other. */
+/* Returns the number of round trips that fit, which task 0 sends to the other. */
 static int agree(double round_trip_ns, int milliseconds)
 {
 	double fit = milliseconds * 1e6 / round_trip_ns;
@@ -123,7 +123,7 @@ static void measure_size(int size, int encoding, const char *name, int fresh)
 	int repetitions = atoi(argument[4]), milliseconds = atoi(argument[5]);
 	int words = size / (int)sizeof(int), warm_up = size < 1 << 20 ? 10 : 3;
 	int64_t start = 0;
-	for (int pass = 0; pass < 2; pass++) { /* the first one meets page faults and set-up */
+	for (int pass = 0; pass < 2; pass++) { /* the first one includes page faults and set-up */
 		start = now_ns();
 		round_trips(words, encoding, warm_up, fresh, 1);
 	}

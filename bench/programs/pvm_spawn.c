@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pvm_spawn.c - how long a PVM task takes to start, and its death to be known.
+ * pvm_spawn.c - the time to start a PVM task, and until its death is notified.
  *
  *     pvm_spawn 1 PLACES SPAWNS
  *
@@ -18,7 +18,7 @@
 enum { SPAWNS_MAX = 1000, TAG_HERE = 1, TAG_DEAD };
 static char child[] = "child";
 
-/* What is spawned: says its PID, and waits to be killed. */
+/* The spawned task: sends its PID, and waits to be killed. */
 static void be_child(void)
 {
 	int pid = getpid();

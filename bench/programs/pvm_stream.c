@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pvm_stream.c - how many messages a second go one way.
+ * pvm_stream.c - the rate of one-way messages.
  *
  *     pvm_stream TASKS PLACES ENCODING ROUTE REPETITIONS MESSAGES SIZE...
  *
- * All tasks but the first send MESSAGES of SIZE bytes to it, one after the other, as fast as
- * they can; it unpacks each, and checks their order. ENCODING and ROUTE as in
- * pvm_pingpong. A line for each repetition:
+ * All tasks but the first send MESSAGES of SIZE bytes to it, one after the other, at full speed;
+ * it unpacks each, and checks their order. ENCODING and ROUTE as in pvm_pingpong. Prints a line
+ * for each repetition:
  *
  *     SENDERS SIZE MESSAGES_IN_ALL NANOSECONDS
  *
- * from the moment at which the receiver lets them begin until it has unpacked the last one.
+ * from the start signal of the receiver until it has unpacked the last one.
  */
 #include "pvm_job.h"
 
@@ -59,7 +59,7 @@ static void measure(void)
 		int size = atoi(argument[a]);
 		if (size < (int)sizeof(int) || !(buffer = calloc(1, (size_t)size)))
 			fail("a size must be 4 bytes or more", size);
-		for (int r = -1; r < repetitions; r++) { /* the first one makes the routes */
+		for (int r = -1; r < repetitions; r++) { /* the first one establishes the routes */
 			int n = r < 0 ? 1 : messages;
 			if (task != 0) {
 				CHECK(pvm_recv(tids[0], TAG_BEGIN));

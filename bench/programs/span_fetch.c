@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * span_fetch.c - a page that one thread has written is fetched when another thread, on another
- * node, reads it: what memop_fetch.c measures, by `nagaya span --nodes 2 --place spread`.
+ * span_fetch.c - the fetch of a page that one thread has written, when a thread on another node
+ * reads it: as in memop_fetch.c, by `nagaya span --nodes 2 --place spread`.
  *
  *	span_fetch SAMPLES
  *
- * A line: span, fetch, samples, and of these median, 99th percentile and largest, in ns.
+ * Prints a line: span, fetch, number of samples, and their median, 99th percentile and maximum in
+ * ns.
  */
 #define _GNU_SOURCE
 #include "times.h"
@@ -24,7 +25,7 @@ static long *times;
 
 static void *reads(void *none)
 {
-	/* Before the time counts: what the thread itself is made of. */
+	/* Fetches the pages of the results before the measurement. */
 	for (int sample = 0; sample < samples; sample++)
 		times[sample] = now_ns();
 	for (int sample = 0; sample < samples; sample++) {

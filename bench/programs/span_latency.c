@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * span_latency.c - how long single steps of one process over two nodes take, each with its
+ * span_latency.c - the time of single operations of one process over two nodes, each with its
  * tail. An ordinary program with threads:
  *
  *	nagaya span --nodes 2 --place spread span_latency SAMPLES STEP...
  *
- * The first thread is at the origin, the other one, which measures, on the second node. A line
- * for each step: its name, samples, and of these median, 99th percentile and largest, in ns.
+ * The first thread is at the origin, the other one, which measures, on the second node. Prints a
+ * line for each step: its name, number of samples, and their median, 99th percentile and maximum
+ * in ns.
  *
- *  - page-fetch: the first read of a page that the origin has written. Pages in an order
- *    without pattern, so that none is foretold.
+ *  - page-fetch: the first read of a page that the origin has written. The order of pages has no
+ *    pattern, so that no prediction succeeds.
  *  - fetch-busy: the same, while the thread at the origin computes.
  *  - page-take: as page-fetch, with the first write.
- *  - upgrade: the first write to such a page that was read; memory is new each time, else it
- *    would be noticed that pages are read and then written, and none would have to be asked for.
+ *  - upgrade: the first write to such a page after a read. Memory is new each time; otherwise the
+ *    predictor would learn that pages are read and then written.
  *  - run-of-16: reading 16 such pages one after the other; the runs in an order without pattern.
  *  - call: a system call that is made at the origin (getppid).
- *  - call-here: one that is made where the thread runs (sched_yield).
+ *  - call-here: a system call on the node of the thread (sched_yield).
  *  - clock: reading the clock, which is part of every other step.
  *  - wake: a thread at the origin is woken at a word, and wakes this one at another.
- *  - move: the measuring thread goes to the origin, and back: both ways together.
- *  - thread: beginning and joining a thread on the second node, from the origin.
+ *  - move: the measuring thread moves to the origin and back; one round trip.
+ *  - thread: starting and joining a thread on the second node, from the origin.
  */
 #define _GNU_SOURCE
 #include "nagaya_span.h"
@@ -38,13 +39,13 @@
 enum { PAGE = 4096, RUN = 16, PAGES = 256, RUNS = 32 };
 
 static int samples, ends;
-/* So long does the origin compute at once. */
+/* Duration of a computation at the origin. */
 enum { BUSY_NS = 20000000 };
 static const char *step;
 static long *times;
 static volatile char *memory;
 static pthread_barrier_t both;
-/* Each on a page of its own. */
+/* Each on a separate page. */
 static struct {
 	_Alignas(PAGE) int word;
 } words[2];
@@ -54,7 +55,7 @@ static int is(const char *name)
 	return strcmp(step, name) == 0;
 }
 
-/* 0 to `count` - 1 in an order of chance, another one each time. */
+/* A random permutation of 0 to `count` - 1, another one each time. */
 static void shuffle(int *order, int count)
 {
 	static unsigned seed = 1;
@@ -69,8 +70,8 @@ static void shuffle(int *order, int count)
 	}
 }
 
-/* By the other thread: so many runs of pages that the origin has just written, as many pages
- * apart. */
+/* Runs of pages that the other thread has just written at the origin, with as many pages between
+ * them. */
 static int touch(int runs, int length, int taken)
 {
 	int order[PAGES];
@@ -114,7 +115,7 @@ static void pages(int is_origin, int runs, int length)
 	}
 }
 
-/* Wakes the one who waits there, as soon as it does. */
+/* Wakes the waiter as soon as it waits. */
 static void wake(int *word)
 {
 	while (syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0) != 1)
@@ -229,7 +230,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	step = argv[2];
-	/* While nobody else is there, new threads go to the second node. */
+	/* New threads start on the second node as long as it has no others. */
 	for (int at = 2; at < argc; at++) {
 		step = argv[at];
 		if (is("thread")) {

@@ -4,14 +4,13 @@
  *
  *     spawn SPAWNS LIVING NOOP PROGRAM...
  *
- * For every PROGRAM, spawns it SPAWNS times each way, in turns, and prints for each way
+ * For every PROGRAM, spawns it SPAWNS times by each call, alternately, and prints for each call
  *
- *     PROGRAM WAY CALL_NS TOTAL_NS
+ *     PROGRAM CALL CALL_NS TOTAL_NS
  *
- * with WAY "posix_spawn" or "pvas_spawn", CALL_NS the median time of the spawning call
- * alone and TOTAL_NS the median time until waitpid returned. Both ways see the same
- * machine: LIVING processes and LIVING tasks, all running "NOOP fd" (asleep), live
- * meanwhile.
+ * with CALL "posix_spawn" or "pvas_spawn", CALL_NS the median time of the spawning call
+ * alone and TOTAL_NS the median time until waitpid returned. LIVING processes and LIVING
+ * tasks, all running "NOOP fd" (asleep), live meanwhile.
  */
 #include <errno.h>
 #include <pvas.h>
@@ -134,7 +133,7 @@ int main(int argc, char **argv)
 		sleepers[2 * i] = start_process(sleeper);
 		sleepers[2 * i + 1] = start_task(sleeper);
 	}
-	for (int i = 0; i < 2 * living; i++) /* each has started and says so */
+	for (int i = 0; i < 2 * living; i++) /* each writes a byte after its start */
 		if (read(ready[0], &byte, 1) != 1)
 			fail("read", "a sleeping program did not start");
 

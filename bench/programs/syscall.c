@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * syscall.c - what one system call costs, by the site that makes it.
+ * syscall.c - the cost of a system call, by call site.
  *
  *     syscall REPETITIONS
  *
- * Two calls are made, each from two sites, in turns; for each site one line is printed:
+ * Makes two system calls, each from two sites, alternately. Prints a line for each site:
  *
  *     SITE MEDIAN_NS MIN_NS MAX_NS       (per call, over the repetitions)
  *
@@ -13,11 +13,11 @@
  *                    task this goes straight to the kernel
  *     getppid-libc   by libc's syscall(): in a task this site is patched, whatever the call
  *     openat-plain   a call that fails early (descriptor -1), by inline assembly
- *     openat-libc    by libc's openat(): patched, and the gate looks at the path before it
- *                    passes the call on
+ *     openat-libc    by libc's openat(): patched, and the gate reads the path before it passes
+ *                    the call on
  *
- * Run as an ordinary process the sites of a call differ by libc's own few instructions;
- * run as a task, the gate comes on top.
+ * In an ordinary process the sites of a call differ by the few instructions of libc. In a task
+ * the gate is added.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -36,8 +36,8 @@ static int64_t now_ns(void)
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* The assembly never sees the number as a constant, and NOPs keep the instruction away
- * from whatever would load it. */
+/* The assembly never sees the number as a constant, and NOPs separate the instruction from any
+ * load of it. */
 static inline long plain(long number, long a, const char *b, long c)
 {
 	long result = number;

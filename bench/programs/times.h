@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * times.h - what programs that measure single steps share: a clock, and times in order.
+ * times.h - a clock and sorted times, for programs that measure single operations.
  */
 #ifndef TIMES_H
 #define TIMES_H
@@ -22,7 +22,7 @@ static inline int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The smallest first. */
+/* Sorts in ascending order. */
 static inline void sort(long *times, int count)
 {
 	qsort(times, (size_t)count, sizeof *times, by_size);

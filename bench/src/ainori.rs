@@ -1,6 +1,6 @@
-//! Sakaguchi et al., *Ainori communication*, Figures 5 to 12: speed-ups and page messages of
-//! MM, SOR, LU and IS on 1 to 32 processes, without rides and with each policy of rides, by
-//! `nagaya sim` on the paper's cluster; and page messages of real runs beside the simulator's.
+//! Figures 5 to 12 of Sakaguchi et al., *Ainori communication*: speed-ups and page messages of MM,
+//! SOR, LU and IS on 1 to 32 processes, without rides and with each policy of rides, by `nagaya
+//! sim` on the paper's cluster. It also compares page messages of real and simulated runs.
 
 mod figures;
 mod options;
@@ -20,7 +20,7 @@ use options::{NORMAL, Part};
 /// Runs, prints tables, writes CSV files and a figure.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     if !options.rides.iter().any(|policy| policy == NORMAL) {
-        return Err(Failure::new("--rides: the others are held against normal: give it, too"));
+        return Err(Failure::new("--rides: the others are compared with normal; include it"));
     }
     let mut failures = Vec::new();
     if options.only.contains(&Part::Simulated) {

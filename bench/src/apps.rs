@@ -1,10 +1,10 @@
-//! Applications of others, as Debian ships them: the time of the same job without us and
-//! with us, and whether it computed the same.
+//! Applications of other projects as Debian ships them: the time of the same job without and with
+//! Nagaya, and a comparison of the results.
 //!
-//! The time is that of the whole `mpirun`, start and end included, as a user waits for it.
-//! What an application says about its own messages stands in a second table. The inputs are
-//! those of `tests/inputs` and shipped ones, made larger (`--quick` keeps them small). One
-//! file a field: [`linpack`], [`molecules`], [`electrons`], [`python`].
+//! The time is that of the whole `mpirun`, with start and end, as a user sees it. A second table
+//! has the figures that an application prints about its own messages. The inputs are those of
+//! `tests/inputs` and shipped ones, enlarged unless `--quick` is given. Each field is a file:
+//! [`linpack`], [`molecules`], [`electrons`], [`python`].
 
 mod application;
 mod electrons;
@@ -23,7 +23,7 @@ use crate::mpi::Mpi;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
 
-use application::{Application, Figure, Said};
+use application::{Application, Figure, Outcome};
 
 /// The selection and the number of runs.
 #[derive(Parser)]
@@ -31,7 +31,7 @@ pub struct Options {
     /// Number of rounds; in each round both sides run once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Small inputs and two rounds
+    /// Run small inputs and two rounds
     #[arg(skip)]
     quick: bool,
     /// Run only applications whose names begin with one of these, such as `lammps`
@@ -66,18 +66,17 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 /// One run.
 struct Run {
     seconds: f64,
-    said: Said,
+    outcome: Outcome,
 }
 
-/// All runs of an application: plain and nagaya of a round beside each other.
+/// All runs of an application; a round has a plain run and one with Nagaya.
 struct Measured {
     application: Application,
     version: String,
     rounds: Vec<[Run; 2]>,
 }
 
-/// Measures, prints two tables, writes `apps.csv`. Fails where results differ, and where
-/// something could not be run.
+/// Measures, prints two tables, writes `apps.csv`. Fails if results differ or a run fails.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let applications = [linpack::all(), molecules::all(), electrons::all(), python::all()];
     let mut measured = Vec::new();
@@ -127,11 +126,11 @@ fn measure(
             let begin = Instant::now();
             let output = output_of(&mut command, TIME_LIMIT)?;
             let seconds = begin.elapsed().as_secs_f64();
-            let said = (application.read)(&place, &output);
-            let said = said.ok_or_else(|| Failure::new("said nothing that could be read"))?;
-            Ok(Run { seconds, said })
+            let outcome = (application.read)(&place, &output);
+            let outcome = outcome.ok_or_else(|| Failure::new("its output could not be parsed"))?;
+            Ok(Run { seconds, outcome })
         };
-        // Either side goes first as often as the other.
+        // Each side goes first in every other round.
         let [plain, tasks] = Side::BOTH;
         rounds.push(if round % 2 == 0 {
             let plain = run(plain)?;
@@ -146,19 +145,19 @@ fn measure(
 }
 
 impl Measured {
-    /// Whether all runs of both sides computed the same.
+    /// Returns true if all runs of both sides computed the same.
     fn agrees(&self) -> bool {
-        let first = &self.rounds[0][0].said.results;
-        self.rounds.iter().flatten().all(|run| run.said.results == *first)
+        let first = &self.rounds[0][0].outcome.results;
+        self.rounds.iter().flatten().all(|run| run.outcome.results == *first)
     }
 
-    /// What `value` is in each round, on one side.
+    /// Returns `value` of each round, on one side.
     fn each(&self, side: Side, value: impl Fn(&Run) -> f64) -> Vec<f64> {
         self.rounds.iter().map(|round| value(&round[side as usize])).collect()
     }
 }
 
-/// Median and extremes.
+/// Formats median and extremes.
 fn spread(values: &[f64]) -> String {
     let Spread { median, min, max } = Spread::of(values);
     format!("{} ({}..{})", three_digits(median), three_digits(min), three_digits(max))
@@ -178,15 +177,15 @@ fn print_times(measured: &[Measured]) {
         let [plain, tasks] = Side::BOTH.map(|side| application.each(side, |run| run.seconds));
         let share = |side: Side| {
             let shares = application.rounds.iter().map(|round| {
-                let said = &round[side as usize].said;
-                said.in_messages.map(|share| 100.0 * share)
+                let outcome = &round[side as usize].outcome;
+                outcome.in_messages.map(|share| 100.0 * share)
             });
             let shares: Option<Vec<f64>> = shares.collect();
             shares.map(|shares| Spread::of(&shares).median)
         };
         let in_messages = match (share(Side::Plain), share(Side::Nagaya)) {
             (Some(plain), Some(tasks)) => format!("{plain:.1} % → {tasks:.1} %"),
-            _ => "does not tell".to_string(),
+            _ => "not reported".to_string(),
         };
         table.row([
             application.application.name.to_string(),
@@ -204,10 +203,10 @@ fn print_times(measured: &[Measured]) {
 fn print_figures(measured: &[Measured]) {
     let mut table = Table::new(["application", "figure", "plain", "nagaya", "ratio"]);
     for application in measured {
-        for (at, figure) in application.rounds[0][0].said.figures.iter().enumerate() {
-            let value = |run: &Run| run.said.figures[at].value;
+        for (at, figure) in application.rounds[0][0].outcome.figures.iter().enumerate() {
+            let value = |run: &Run| run.outcome.figures[at].value;
             let [plain, tasks] = Side::BOTH.map(|side| application.each(side, value));
-            // Above 1 where we are better.
+            // Above 1 if Nagaya is better.
             let gains = match figure.is_rate {
                 true => Spread::quotients(&tasks, &plain),
                 false => Spread::quotients(&plain, &tasks),
@@ -232,7 +231,7 @@ fn samples(measured: &[Measured]) -> Vec<String> {
                 let run = &round[side as usize];
                 let start = format!("{},{at},{}", application.application.name, side.name());
                 lines.push(format!("{start},whole s,{:.4}", run.seconds));
-                for Figure { name, value, .. } in &run.said.figures {
+                for Figure { name, value, .. } in &run.outcome.figures {
                     lines.push(format!("{start},{name},{value}"));
                 }
             }

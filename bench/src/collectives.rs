@@ -1,8 +1,7 @@
-//! MPI's collective operations, as the library does them by itself and under `nagaya exec`, and
-//! in place: by our library, which reads peers' buffers.
+//! MPI's collective operations: by the library itself, by the library under `nagaya exec`, and in
+//! place by Nagaya's library, which reads the buffers of the peers.
 //!
-//! More ranks than cores share them, and then a time is mostly that of the scheduler: the
-//! tables say where that is so.
+//! With more ranks than cores, a time is mostly that of the scheduler. The tables mark these cases.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +9,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::Parser;
-use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Panel, Row, Style, log2};
 
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
@@ -19,7 +18,7 @@ use crate::mpi::Mpi;
 use crate::progress::progress;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
-use crate::target::{self, Asked, Target};
+use crate::target::{self, Bound, Target};
 use crate::{machine, programs, sizes};
 
 /// The selection and the number of runs.
@@ -32,23 +31,23 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "2,4,8",
           value_parser = clap::value_parser!(u32).range(2..=1024))]
     ranks: Vec<u32>,
-    /// Operations
+    /// Operations to measure
     #[arg(long, value_delimiter = ',', value_parser = OPERATIONS,
           default_value = "barrier,bcast,reduce,allreduce,allgather,alltoall,gather,scatter")]
     operation: Vec<String>,
-    /// Sizes of what one rank gives another: bytes, or with K or M
+    /// Message sizes per pair of ranks: bytes, or with K or M
     #[arg(long, value_delimiter = ',', value_parser = sizes::parse,
           default_value = "8,1K,4K,16K,128K,1M,4M,16M")]
     sizes: Vec<usize>,
-    /// Number of rounds; in each round both sides run once
+    /// Number of rounds; one if ranks share cores
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How long each operation is repeated at each size
+    /// Duration of each operation at each size, in milliseconds
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     milliseconds: u32,
 }
 
-/// As `programs/collectives.c` calls them.
+/// The operations, with the names of `programs/collectives.c`.
 const OPERATIONS: [&str; 8] =
     ["barrier", "bcast", "reduce", "allreduce", "allgather", "alltoall", "gather", "scatter"];
 
@@ -67,16 +66,16 @@ impl Options {
     }
 }
 
-/// How the operations are done.
+/// The implementation of the operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// By the library as it is; of Intel MPI with single copy on.
+    /// The MPI library; Intel MPI with single copy on.
     Cma,
-    /// The same in one space.
+    /// The MPI library in one space.
     Space,
-    /// In one space by our library.
+    /// Nagaya's library in one space.
     InPlace,
-    /// By Intel MPI as it is, which copies twice. For the others it is the first.
+    /// Intel MPI with its defaults, which copies twice. For the others it equals `Plain`.
     TwoCopies,
 }
 
@@ -105,7 +104,7 @@ impl Side {
 
 const TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// Times in µs, one a round.
+/// Times in µs, one per round.
 #[derive(Default)]
 struct Times([Vec<f64>; SIDES.len()]);
 
@@ -114,14 +113,14 @@ impl Times {
         &self.0[side as usize]
     }
 
-    /// The MPI's own, the faster of its ways.
+    /// The faster implementation of the MPI library itself.
     fn own(&self) -> Vec<f64> {
         let others = self.of(Side::TwoCopies);
         let faster = |(round, us): (usize, &f64)| others.get(round).map_or(*us, |of| us.min(*of));
         self.of(Side::Cma).iter().enumerate().map(faster).collect()
     }
 
-    /// How many times faster one is than the MPI's library as it is.
+    /// Returns the speed-up of an implementation over the MPI library.
     fn gain(&self, side: Side) -> Spread {
         match side {
             Side::InPlace => Spread::of_quotients(&self.own(), self.of(side)),
@@ -130,10 +129,10 @@ impl Times {
     }
 }
 
-/// By MPI, ranks, operation and size.
+/// Times by MPI, ranks, operation and size.
 type Measured = BTreeMap<(Mpi, u32, usize, usize), Times>;
 
-/// Measures, prints tables and what was asked, writes `collectives.csv`, figures and targets.
+/// Measures, prints tables and targets, writes `collectives.csv`, figures and targets.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let mut failures = Vec::new();
     let mut measured = Measured::new();
@@ -149,7 +148,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         }
     }
     progress("");
-    // What one side lacks, since it failed, is not compared.
+    // Results that one side lacks, because of a failure, are not compared.
     measured.retain(|(mpi, ..), times| {
         SIDES.iter().filter(|side| side.is_of(*mpi)).all(|side| !times.of(*side).is_empty())
     });
@@ -159,7 +158,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     Failure::of_all(failures)
 }
 
-/// All sides in turns.
+/// Runs all sides once.
 fn rounds(
     mpi: Mpi,
     ranks: u32,
@@ -196,7 +195,7 @@ fn rounds(
     Ok(())
 }
 
-/// Reads a line of the program: operation, size, iterations, time (µs).
+/// Parses a line of the program: operation, size, iterations, time (µs).
 fn line(line: &str) -> Option<(usize, usize, f64)> {
     let [operation, bytes, _iterations, us] = line.split_whitespace().collect::<Vec<_>>()[..]
     else {
@@ -206,13 +205,14 @@ fn line(line: &str) -> Option<(usize, usize, f64)> {
     Some((operation, bytes.parse().ok()?, us.parse().ok()?))
 }
 
-/// With more ranks than cores.
+/// Returns true if there are more ranks than cores.
 fn oversubscribed(ranks: u32) -> &'static str {
     let cores = available_parallelism().map_or(1, |cores| cores.get());
     if ranks as usize > cores { ", oversubscribed" } else { "" }
 }
 
-/// Ranks that wait for a core make a round last minutes, and its ratios rough in any case.
+/// Returns the number of rounds: one if ranks share cores, since a round then takes minutes and its
+/// ratios are rough.
 fn rounds_of(ranks: u32, options: &Options) -> u32 {
     if oversubscribed(ranks).is_empty() { options.rounds } else { 1 }
 }
@@ -246,18 +246,18 @@ fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Fail
     write_lines(&out.join("collectives.csv"), &lines)?;
     println!("\nwritten: collectives.csv and two figures in {}", out.display());
     let targets = targets(measured, options);
-    target::report("what was asked", &targets, &out.join("collectives-targets.csv"))
+    target::report("targets", &targets, &out.join("collectives-targets.csv"))
 }
 
-/// In place each of these is to be no slower than the MPI's own, at no size.
+/// In place, none of these operations may be slower than the MPI library at any size.
 const ASKED: [&str; 3] = ["barrier", "bcast", "allreduce"];
 
 fn targets(measured: &Measured, options: &Options) -> Vec<Target> {
     let mut targets = Vec::new();
     for &mpi in &options.mpi {
         for &ranks in &options.ranks {
-            let asked = (0..OPERATIONS.len()).filter(|&at| ASKED.contains(&OPERATIONS[at]));
-            for operation in asked {
+            let bound = (0..OPERATIONS.len()).filter(|&at| ASKED.contains(&OPERATIONS[at]));
+            for operation in bound {
                 let all = measured
                     .range((mpi, ranks, operation, 0)..=(mpi, ranks, operation, usize::MAX));
                 let slowness = all
@@ -269,7 +269,7 @@ fn targets(measured: &Measured, options: &Options) -> Vec<Target> {
                     what: format!(
                         "{name}, {ranks} ranks{crowded}, {operation}: in place / own, worst size"
                     ),
-                    asked: Asked::AtMost(1.0),
+                    bound: Bound::AtMost(1.0),
                     ratio: worst,
                 });
             }
@@ -278,7 +278,7 @@ fn targets(measured: &Measured, options: &Options) -> Vec<Target> {
     targets
 }
 
-/// Operations by sizes: both times, and their ratio.
+/// Prints operations by size: both times, and their ratio.
 fn print_table(mpi: Mpi, ranks: u32, side: Side, measured: &Measured, options: &Options) {
     let range = (mpi, ranks, 0, 0)..=(mpi, ranks, usize::MAX, usize::MAX);
     if measured.range(range).next().is_none() {
@@ -316,24 +316,25 @@ fn print_table(mpi: Mpi, ranks: u32, side: Side, measured: &Measured, options: &
     ));
 }
 
-/// A row for each MPI, a panel for each number of ranks: the ratio of each operation.
+/// Returns the figure: a row for each MPI, a panel for each number of ranks, with the ratio of each
+/// operation.
 fn figure(measured: &Measured, options: &Options, side: Side) -> Figure {
-    let look = |operation: usize| Look { colour: COLOURS[operation], kind: Kind::Solid };
+    let style = |operation: usize| Style { colour: COLOURS[operation], kind: Kind::Solid };
     let panel = |mpi: Mpi, ranks: u32| {
         let ratios = |operation: usize| {
             let range = (mpi, ranks, operation, 1)..=(mpi, ranks, operation, usize::MAX);
             let points = measured
                 .range(range)
                 .map(|((_, _, _, bytes), times)| (log2(*bytes), times.gain(side).median));
-            Line { points: points.collect(), look: look(operation) }
+            Line { points: points.collect(), style: style(operation) }
         };
         let ends = [options.sizes.iter().min(), options.sizes.iter().max()];
         let even = ends.into_iter().flatten().map(|bytes| (log2(*bytes), 1.0)).collect();
-        let mut lines = vec![Line { points: even, look: GREY }];
+        let mut lines = vec![Line { points: even, style: GREY }];
         lines.extend((1..OPERATIONS.len()).map(ratios));
         Panel {
             caption: format!("{ranks} ranks{}: times faster", oversubscribed(ranks)),
-            x_caption: "what one rank gives another",
+            x_caption: "bytes per pair of ranks",
             x: Axis::sizes(options.sizes.iter().copied()),
             y: Axis::from_zero(&lines),
             lines,
@@ -348,7 +349,7 @@ fn figure(measured: &Measured, options: &Options, side: Side) -> Figure {
     let names = OPERATIONS.iter().enumerate().skip(1);
     Figure {
         caption: machine::caption(),
-        legend: names.map(|(at, name)| (name.to_string(), look(at))).collect(),
+        legend: names.map(|(at, name)| (name.to_string(), style(at))).collect(),
         rows: options.mpi.iter().filter(seen).map(row).collect(),
     }
 }

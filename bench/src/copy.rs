@@ -107,7 +107,7 @@ pub fn run(options: &Options, out: &Path) -> Result<(), Failure> {
 /// Returns the nearest and the farthest pair of cores, or the only pair.
 fn pairs() -> Result<Vec<Pair>, Failure> {
     let [nearest, farthest] = cores::nearest_and_farthest()
-        .ok_or_else(|| Failure::new("copy: needs two cores, this machine lends us one"))?;
+        .ok_or_else(|| Failure::new("copy: needs two cores, but may use only one"))?;
     let mut pairs = vec![Pair { words: "nearest", cpus: nearest }];
     if farthest != nearest {
         pairs.push(Pair { words: "farthest", cpus: farthest });
@@ -137,7 +137,7 @@ const LIMIT_MICROSECONDS: u32 = 700;
 pub fn limit(source: &str, sizes: &[usize], out: &Path) -> Result<Vec<LimitTime>, Failure> {
     let program: PathBuf = programs::compile("copy", out)?;
     let cpus = cores::first_pair()
-        .ok_or_else(|| Failure::new("limit: needs two cores, this machine lends us one"))?;
+        .ok_or_else(|| Failure::new("limit: needs two cores, but may use only one"))?;
     let sizes: Vec<usize> = sizes.iter().copied().filter(|size| *size >= LIMIT_FROM).collect();
     if sizes.is_empty() {
         return Ok(Vec::new());

@@ -1,6 +1,6 @@
-//! Delegation between two tasks on two cores: a round trip of an empty request against a cache
-//! line's, and writes of a file, delegated and direct (the Multiple PVAS paper's §5). Its system
-//! test is in `system`.
+//! Delegation between two tasks on two cores: the round trip of an empty request against that of a
+//! cache line, and delegated and direct writes of a file (§5 of the Multiple PVAS paper). `system`
+//! has its system test.
 
 mod slow;
 mod system;
@@ -19,7 +19,7 @@ use crate::launch::{Nagaya, output_of};
 use crate::progress::progress;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
-use crate::target::{self, Asked, Target};
+use crate::target::{self, Bound, Target};
 use crate::{cores, programs, sizes};
 
 /// The number of runs.
@@ -31,7 +31,7 @@ pub struct Options {
     /// Repetitions per run; each is one sample
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
-    /// How long a repetition lasts
+    /// Duration of a repetition, in milliseconds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     milliseconds: u32,
     /// Sizes of writes, in bytes
@@ -53,12 +53,12 @@ impl Options {
     }
 }
 
-/// An empty delegation against a cache line, there and back.
+/// Target of an empty delegation: round-trip time relative to that of a cache line.
 const OVER_LINE: f64 = 2.6;
 
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// What is measured, as the program calls it.
+/// The measured operations, with the names of the program.
 const WAYS: [&str; 3] = ["empty", "direct", "delegated"];
 
 /// One repetition.
@@ -66,7 +66,7 @@ struct Sample {
     way: &'static str,
     bytes: usize,
     ns: f64,
-    /// A cache line's way there and back, before and after.
+    /// Round-trip time of a cache line, before and after it, in nanoseconds.
     line_ns: [f64; 2],
 }
 
@@ -91,7 +91,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     let mut targets = report(&samples, options, out)?;
     let (rounds, milliseconds) = (options.rounds, options.milliseconds);
     targets.extend(system::run(rounds, milliseconds, &options.sizes, nagaya, out)?);
-    let title = "delegation: what is asked, and whether it is reached";
+    let title = "delegation: targets";
     target::report(title, &targets, &out.join("delegate-targets.csv"))?;
     println!(
         "written: delegate.csv, delegate-system.csv, delegate-targets.csv in {}",
@@ -100,7 +100,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     Ok(())
 }
 
-/// The file that both tasks map. It goes with this value.
+/// The file that both tasks map. It is removed with this value.
 struct Shared(PathBuf);
 
 impl Shared {
@@ -118,7 +118,8 @@ impl Drop for Shared {
     }
 }
 
-/// Reads a line of the program: way, bytes, time, and a cache line's before and after (ns).
+/// Parses a line of the program: operation, bytes, time, and the round-trip time of a cache line
+/// before and after, in nanoseconds.
 fn line(text: &str) -> Option<Sample> {
     let [way, bytes, ns, before, after] = text.split_whitespace().collect::<Vec<_>>()[..] else {
         return None;
@@ -131,14 +132,13 @@ fn line(text: &str) -> Option<Sample> {
     })
 }
 
-/// Times in ns by way and size.
+/// Times in nanoseconds, by operation and size.
 type Times = BTreeMap<(&'static str, usize), Vec<f64>>;
 
 fn report(samples: &[Sample], options: &Options, out: &Path) -> Result<Vec<Target>, Failure> {
     let lines: Vec<f64> = samples.iter().flat_map(|sample| sample.line_ns).collect();
     let usual = Spread::of(&lines).median;
-    // As elsewhere: what was measured at another distance of the cores is left aside, unless
-    // there is nothing else.
+    // Samples at an unusual distance of the cores are discarded, unless there are no others.
     let near = |sample: &&Sample| cores::is_one_distance(usual, sample.line_ns);
     let some = samples.iter().filter(near).count();
     let (mut times, mut over_line) = (Times::new(), Times::new());
@@ -149,7 +149,7 @@ fn report(samples: &[Sample], options: &Options, out: &Path) -> Result<Vec<Targe
         over_line.entry(key).or_default().push(sample.ns / line);
     }
     println!(
-        "\na cache line there and back: {usual:.0} ns; {} of {} samples at another distance left aside",
+        "\na cache line there and back: {usual:.0} ns; {} of {} samples at another distance discarded",
         samples.len() - some,
         samples.len()
     );
@@ -161,7 +161,7 @@ fn report(samples: &[Sample], options: &Options, out: &Path) -> Result<Vec<Targe
     write_lines(&out.join("delegate.csv"), &csv)?;
     Ok(vec![Target {
         what: "an empty delegation over a cache line; there and back".to_string(),
-        asked: Asked::AtMost(OVER_LINE),
+        bound: Bound::AtMost(OVER_LINE),
         ratio: over_line.get(&("empty", 0)).map(|of| Spread::of(of)),
     }])
 }

@@ -1,6 +1,6 @@
-//! Domains: memory of another task read in one domain and from another, also one that is another
-//! machine's, and how many pages a second many tasks touch and map where they share page tables and
-//! where they do not.
+//! Domains: reads of another task's memory in the same domain, in another one, and on another
+//! machine; and rates of page faults and mappings of many tasks with common and with separate page
+//! tables.
 
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -17,19 +17,19 @@ use crate::progress::progress;
 use crate::spread::Spread;
 use crate::table::{Table, write_lines};
 
-/// How much, and how many.
+/// The amounts and the number of runs.
 #[derive(Parser)]
 pub struct Options {
     /// Number of rounds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How much memory is read, in MiB
+    /// Memory to read, in MiB
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     megabytes: u32,
-    /// Tasks that touch and map pages at a time
+    /// Numbers of tasks that touch and map pages at the same time
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32, 64])]
     tasks: Vec<u32>,
-    /// How long they do so
+    /// Duration of such a run, in milliseconds
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     milliseconds: u32,
 }
@@ -50,26 +50,26 @@ impl Options {
 
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// How tasks have their page tables.
+/// The configuration of page tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// One set for all, and private memory: the usual space.
+enum PageTables {
+    /// One set for all tasks, and private memory: the default of a space.
     Private,
-    /// One set for all, and shared memory.
+    /// One set for all tasks, and shared memory.
     One,
-    /// One each.
+    /// One set for each task.
     Several,
-    /// As machines that have nothing in common: two processes, over loopback.
+    /// Separate machines: two processes, connected over loopback.
     Machines,
-    /// As machines that share memory.
+    /// Machines that share memory.
     Pool,
 }
 
-/// What a page of another machine's costs is known after so many MiB.
+/// Memory to read from another machine, in MiB. That is enough to know the cost of a page.
 const FETCHED_MAX: u32 = 32;
 
-impl Way {
-    /// For tasks of one machine.
+impl PageTables {
+    /// Configurations of one machine.
     const HERE: [Self; 3] = [Self::Private, Self::One, Self::Several];
     const ALL: [Self; 5] = [Self::Private, Self::One, Self::Several, Self::Machines, Self::Pool];
 
@@ -93,7 +93,7 @@ impl Way {
         }
     }
 
-    /// `nagaya run` of so many tasks; two machines have one each.
+    /// Returns the command for `tasks` tasks. Two machines have one task each.
     fn command(self, nagaya: &Nagaya, tasks: u32, host: &Host) -> Command {
         let mut command = Command::new(&nagaya.command);
         command.arg("run").env_remove("PVAS_SHARED");
@@ -111,15 +111,15 @@ impl Way {
     }
 }
 
-/// This machine as another one, too.
+/// This machine, used as a second one, too.
 struct Host {
-    /// Stands for ssh.
+    /// A substitute for ssh.
     shell: PathBuf,
     pool: PathBuf,
 }
 
 impl Host {
-    /// With a pool that has room for what is read.
+    /// Makes a pool with room for the memory to read.
     fn new(megabytes: u32, out: &Path) -> Result<Self, Failure> {
         let shell = out.join("here");
         let failed = |path: &Path, why| Failure::new(format!("{}: {why}", path.display()));
@@ -131,14 +131,14 @@ impl Host {
         let pool = PathBuf::from(format!("/dev/shm/nagaya-bench.{}", std::process::id()));
         let mut new = std::fs::OpenOptions::new();
         let file = new.write(true).create_new(true).mode(0o600).open(&pool);
-        // Half of it is each machine's.
+        // Each machine has half of it.
         let size = u64::from(megabytes * 4 + 128) << 20;
         file.and_then(|file| file.set_len(size)).map_err(|why| failed(&pool, why))?;
         Ok(Self { shell, pool })
     }
 
     fn second<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        // Where it is called from the shell may be anywhere.
+        // The shell may run in any directory.
         let shell = std::path::absolute(&self.shell).unwrap_or_else(|_| self.shell.clone());
         command.env("NAGAYA_RSH", shell).args(["--domains", "all:1,@here:1"])
     }
@@ -150,42 +150,41 @@ impl Drop for Host {
     }
 }
 
-/// What reading another's memory costs: a row of the program's.
+/// The cost of reading another task's memory: a line of the program.
 struct Read {
     what: String,
-    way: Way,
+    page_tables: PageTables,
     first_ns: f64,
     again_ns: f64,
     page_tables_kib: f64,
 }
 
-/// What it takes to have another domain's memory mapped: by touching some of it, all of it, or at
-/// once.
+/// The cost of mapping another domain's memory: by touching a part, all pages, or by one call.
 struct Mapped {
     what: String,
     microseconds: f64,
     page_tables_kib: f64,
 }
 
-/// As the program calls them, and in words.
+/// Kinds of mapping: the program's names, and descriptions.
 const MAPPED: [(&str, &str); 3] = [
     ("hundredth", "on demand, one page in 100 touched"),
     ("each", "on demand, each page touched"),
     ("whole", "all at once (MADV_POPULATE_READ)"),
 ];
 
-/// Pages or mappings of all tasks together, a second.
+/// Pages or mappings of all tasks per second.
 struct Rate {
     what: &'static str,
     tasks: u32,
-    way: Way,
+    page_tables: PageTables,
     per_second: f64,
 }
 
 /// Measures, prints tables, writes `domains-reads.csv`, `domains-mapped.csv` and
 /// `domains-rates.csv`.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
-    // Two pieces, each of which is there once.
+    // Two pieces, each resident once.
     let needed = u64::from(options.megabytes) * 2 + 256;
     if memory_available_mib().is_some_and(|available| available < needed) {
         return Err(Failure::new(format!(
@@ -198,26 +197,26 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     let (mut reads, mut mapped, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         progress(&format!("domains, round {round} of {}", options.rounds));
-        for way in Way::ALL {
-            let megabytes = match way {
-                Way::Machines => options.megabytes.min(FETCHED_MAX),
+        for page_tables in PageTables::ALL {
+            let megabytes = match page_tables {
+                PageTables::Machines => options.megabytes.min(FETCHED_MAX),
                 _ => options.megabytes,
             };
-            let mut command = way.command(nagaya, 2, &host);
+            let mut command = page_tables.command(nagaya, 2, &host);
             command.arg(&program).args(["reads", &megabytes.to_string()]);
-            reads.extend(read(&output_of(&mut command, TIME_LIMIT)?, way)?);
+            reads.extend(read(&output_of(&mut command, TIME_LIMIT)?, page_tables)?);
         }
-        let mut command = Way::Several.command(nagaya, 2, &host);
+        let mut command = PageTables::Several.command(nagaya, 2, &host);
         command.arg(&program).args(["maps_of", &options.megabytes.to_string()]);
         mapped.extend(mapped_of(&output_of(&mut command, TIME_LIMIT)?)?);
         for what in ["faults", "maps"] {
             for &tasks in &options.tasks {
-                for way in Way::HERE {
-                    let mut command = way.command(nagaya, tasks, &host);
+                for page_tables in PageTables::HERE {
+                    let mut command = page_tables.command(nagaya, tasks, &host);
                     command.arg(&program).args([what, &options.milliseconds.to_string()]);
                     let output = output_of(&mut command, TIME_LIMIT)?;
                     let per_second = sum(&output, what, tasks)?;
-                    rates.push(Rate { what, tasks, way, per_second });
+                    rates.push(Rate { what, tasks, page_tables, per_second });
                 }
             }
         }
@@ -232,20 +231,20 @@ fn unexpected(output: &str) -> Failure {
     Failure::new(format!("domains: unexpected output: {output}"))
 }
 
-/// Lines of kind, first pass and second (ns a page), and page tables (KiB).
-fn read(output: &str, way: Way) -> Result<Vec<Read>, Failure> {
+/// Parses lines of kind, first and second pass (ns per page), and page tables (KiB).
+fn read(output: &str, page_tables: PageTables) -> Result<Vec<Read>, Failure> {
     let one = |line: &str| {
         let mut words = line.split_whitespace();
         let what = words.next().filter(|what| ["touch", "scan"].contains(what))?;
         let numbers: Option<Vec<f64>> = words.map(|word| word.parse().ok()).collect();
         let [first_ns, again_ns, page_tables_kib] = numbers?[..] else { return None };
-        Some(Read { what: what.to_string(), way, first_ns, again_ns, page_tables_kib })
+        Some(Read { what: what.to_string(), page_tables, first_ns, again_ns, page_tables_kib })
     };
     let read: Option<Vec<Read>> = output.lines().map(one).collect();
     read.filter(|read| read.len() == 2).ok_or_else(|| unexpected(output))
 }
 
-/// Lines of kind, microseconds and page tables (KiB).
+/// Parses lines of kind, microseconds and page tables (KiB).
 fn mapped_of(output: &str) -> Result<Vec<Mapped>, Failure> {
     let one = |(line, (what, _)): (&str, &(&str, &str))| {
         let mut words = line.split_whitespace();
@@ -258,7 +257,7 @@ fn mapped_of(output: &str) -> Result<Vec<Mapped>, Failure> {
     mapped.filter(|it| it.len() == MAPPED.len()).ok_or_else(|| unexpected(output))
 }
 
-/// The sum of what each task says.
+/// Returns the sum over all tasks.
 fn sum(output: &str, what: &str, tasks: u32) -> Result<f64, Failure> {
     let one = |line: &str| line.strip_prefix(what)?.trim().parse::<f64>().ok();
     let all: Option<Vec<f64>> = output.lines().map(one).collect();
@@ -271,16 +270,18 @@ fn report_reads(reads: &[Read], options: &Options, out: &Path) -> Result<(), Fai
         Table::new(["", "", "first ns a page", "(min..max)", "again", "GB/s first", "VmPTE KiB"]);
     let mut lines = vec!["what,way,first_ns,first_min,first_max,again_ns,vmpte_kib".to_string()];
     for what in ["touch", "scan"] {
-        for way in Way::ALL {
+        for page_tables in PageTables::ALL {
             let of = |field: fn(&Read) -> f64| {
-                let mine = reads.iter().filter(|read| read.what == what && read.way == way);
+                let mine = reads
+                    .iter()
+                    .filter(|read| read.what == what && read.page_tables == page_tables);
                 Spread::of(&mine.map(field).collect::<Vec<f64>>())
             };
             let (first, again) = (of(|read| read.first_ns), of(|read| read.again_ns));
             let tables = of(|read| read.page_tables_kib);
             table.row([
                 what.to_string(),
-                way.name().to_string(),
+                page_tables.name().to_string(),
                 format!("{:.0}", first.median),
                 format!("({:.0}..{:.0})", first.min, first.max),
                 format!("{:.0}", again.median),
@@ -293,7 +294,7 @@ fn report_reads(reads: &[Read], options: &Options, out: &Path) -> Result<(), Fai
             ]);
             lines.push(format!(
                 "{what},{},{:.1},{:.1},{:.1},{:.1},{:.0}",
-                way.key(),
+                page_tables.key(),
                 first.median,
                 first.min,
                 first.max,
@@ -339,29 +340,31 @@ fn report_rates(rates: &[Rate], options: &Options, out: &Path) -> Result<(), Fai
         ("faults", "pages touched a second, 1 MiB mapped and unmapped at a time, thousands"),
         ("maps", "pages mapped and unmapped a second, thousands"),
     ] {
-        let headings =
-            ["tasks"].into_iter().chain(Way::HERE.map(Way::name)).chain(["each over one"]);
+        let headings = ["tasks"]
+            .into_iter()
+            .chain(PageTables::HERE.map(PageTables::name))
+            .chain(["each over one"]);
         let mut table = Table::new(headings);
         for &tasks in &options.tasks {
-            let of = |way: Way| {
-                let mine = rates
-                    .iter()
-                    .filter(|rate| rate.what == what && rate.tasks == tasks && rate.way == way);
+            let of = |page_tables: PageTables| {
+                let mine = rates.iter().filter(|rate| {
+                    rate.what == what && rate.tasks == tasks && rate.page_tables == page_tables
+                });
                 mine.map(|rate| rate.per_second).collect::<Vec<f64>>()
             };
             let mut cells = vec![tasks.to_string()];
-            for way in Way::HERE {
-                let rate = Spread::of(&of(way));
+            for page_tables in PageTables::HERE {
+                let rate = Spread::of(&of(page_tables));
                 cells.push(format!("{:.0}", rate.median / 1000.0));
                 lines.push(format!(
                     "{what},{tasks},{},{:.0},{:.0},{:.0}",
-                    way.key(),
+                    page_tables.key(),
                     rate.median,
                     rate.min,
                     rate.max
                 ));
             }
-            let over = Spread::of_quotients(&of(Way::Several), &of(Way::One));
+            let over = Spread::of_quotients(&of(PageTables::Several), &of(PageTables::One));
             cells.push(format!("{:.2} ({:.2}..{:.2})", over.median, over.min, over.max));
             table.row(cells);
         }
@@ -376,10 +379,10 @@ mod tests {
 
     #[test]
     fn lines_are_read_and_others_refused() {
-        let all = read("touch 210.5 3.0 2100\nscan 500.0 300.0 4200\n", Way::One).unwrap();
+        let all = read("touch 210.5 3.0 2100\nscan 500.0 300.0 4200\n", PageTables::One).unwrap();
         assert_eq!((all[0].what.as_str(), all[0].first_ns), ("touch", 210.5));
         assert_eq!((all[1].again_ns, all[1].page_tables_kib), (300.0, 4200.0));
-        assert!(read("touch 210.5 3.0 2100\n", Way::One).is_err());
+        assert!(read("touch 210.5 3.0 2100\n", PageTables::One).is_err());
         assert_eq!(sum("faults 10\nfaults 20\n", "faults", 2).unwrap(), 30.0);
         assert!(sum("faults 10\n", "faults", 2).is_err());
     }

@@ -1,6 +1,6 @@
-//! Shared memory between nodes: single steps beside what they cannot do without, UCX's own
-//! round trip of the same bytes and a bare fault; what programs send, at 2 to 16 nodes; and
-//! what the simulator says of their time, on 2 nodes beside the real one, and on many.
+//! Shared memory between nodes: single operations beside their lower bounds, UCX's round trip of
+//! the same bytes and a bare fault; the messages of programs at 2 to 16 nodes; and their simulated
+//! time, beside the real one on 2 nodes, and on many nodes.
 
 mod options;
 mod report;
@@ -18,13 +18,13 @@ use crate::mpi::Mpi;
 use crate::programs;
 use crate::progress::progress;
 use crate::steps::peers::Peers;
-use crate::steps::{Steps, Way, times_of};
+use crate::steps::{Series, Steps, times_of};
 pub use options::Options;
 use options::Part;
 use step::{BARRIER, STEPS};
 use traffic::{Traffic, Wanted};
 
-/// Bytes of a page, the library's default.
+/// Bytes of a page: the default of the library.
 const PAGE: usize = 8192;
 
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -46,7 +46,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         for &nodes in &options.nodes {
             progress(&format!("dsm, {} on {nodes} nodes", program.name));
             let arguments = if options.small { program.small } else { "" };
-            // What rides along, and when, depends on the moment: `ainori` looks at that.
+            // Rides depend on timing; `ainori` measures them.
             let wanted = Wanted { name: program.name, arguments, rides: "normal" };
             match Traffic::of(&wanted, nodes, nagaya, out) {
                 Ok(of) => traffic.push(of),
@@ -78,14 +78,14 @@ fn one_round(
     let mut dsm = |nodes: usize, names: &[&'static str]| {
         let mut command = Mpi::Ompi4.nodes(nodes, &program)?;
         command.arg(options.samples.to_string()).args(names);
-        // A miss is a page, and brings no others.
+        // A miss fetches one page, without rides.
         command.env("NAGAYA_DSM_RIDES", "normal");
         let output = output_of(&mut command, TIME_LIMIT)?;
         for name in names {
             let times = times_of(&output, &[name]).ok_or_else(|| {
-                Failure::new(format!("dsm_latency: says nothing of {name}: {output}"))
+                Failure::new(format!("dsm_latency: does not print {name}: {output}"))
             })?;
-            steps.add(name, nodes, Way::Nagaya, round, times);
+            steps.add(name, nodes, Series::Nagaya, round, times);
         }
         Ok::<(), Failure>(())
     };
@@ -93,9 +93,9 @@ fn one_round(
     for &nodes in options.barriers.iter().filter(|&&nodes| nodes > 2) {
         dsm(nodes, &[BARRIER])?;
     }
-    for way in Way::PEERS {
+    for series in Series::PEERS {
         for step in &STEPS {
-            steps.add(step.name, 2, way, round, peers.least(step, way));
+            steps.add(step.name, 2, series, round, peers.least(step, series));
         }
     }
     Ok(())

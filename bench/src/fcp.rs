@@ -19,7 +19,7 @@ use crate::spread::Spread;
 use crate::{copy, programs};
 
 pub use options::Options;
-use sample::{BUFFERS, SENDERS, SENDERS_BYTES, Sample, WAYS, Way, line};
+use sample::{BUFFERS, SENDERS, SENDERS_BYTES, Sample, TRANSPORTS, Transport, line};
 
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
@@ -70,7 +70,7 @@ struct Run<'a> {
     out: &'a Path,
     samples: Vec<Sample>,
     /// Times per message of several senders to one receiver.
-    senders: Results<Way>,
+    senders: Results<Transport>,
     failures: Vec<Failure>,
 }
 
@@ -103,32 +103,33 @@ impl Run<'_> {
         command.arg(SENDERS_BYTES.to_string()).args(SENDERS.map(|n| n.to_string()));
         let output = output_of(&mut command, TIME_LIMIT)?;
         let read = |text: &str| {
-            let [way, senders, _, messages, ns] = text.split_whitespace().collect::<Vec<_>>()[..]
+            let [transport, senders, _, messages, ns] =
+                text.split_whitespace().collect::<Vec<_>>()[..]
             else {
                 return None;
             };
-            let way = WAYS.into_iter().find(|of| of.key() == way)?;
+            let transport = TRANSPORTS.into_iter().find(|of| of.key() == transport)?;
             let each = ns.parse::<f64>().ok()? / messages.parse::<f64>().ok()?;
-            Some(((way, senders.parse::<usize>().ok()?), each / 1000.0))
+            Some(((transport, senders.parse::<usize>().ok()?), each / 1000.0))
         };
         let all: Option<Vec<_>> = output.lines().map(read).collect();
         let all = all.ok_or_else(|| Failure::new(format!("unexpected output: {output}")))?;
         for repetitions in all.chunk_by(|a, b| a.0 == b.0) {
-            let (way, senders) = repetitions[0].0;
+            let (transport, senders) = repetitions[0].0;
             let times: Vec<f64> = repetitions.iter().map(|(_, us)| *us).collect();
             let measure = Measure { what: "senders", tasks: senders + 1, bytes: SENDERS_BYTES };
-            self.senders.add(measure, way, round, Spread::of(&times).median);
+            self.senders.add(measure, transport, round, Spread::of(&times).median);
         }
         Ok(())
     }
 
     /// Runs two processes that map one file.
-    fn pair(&mut self, mut command: Command, ways: &str, round: u32) -> Result<(), Failure> {
+    fn pair(&mut self, mut command: Command, transports: &str, round: u32) -> Result<(), Failure> {
         let place = Place::new();
         let file = &place.0;
         fs::write(file, [])
             .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-        command.arg(file).arg(ways);
+        command.arg(file).arg(transports);
         let times = [self.options.repetitions, self.options.milliseconds];
         command.args(times.map(|n| n.to_string()));
         command.args(self.options.sizes.iter().map(usize::to_string));
@@ -147,7 +148,7 @@ impl Run<'_> {
             self.samples.extend(times.into_iter().map(|time| Sample {
                 round,
                 what,
-                way: Way::Copy,
+                transport: Transport::Copy,
                 bytes: time.bytes,
                 ns: time.ns,
                 line_ns: time.distance_ns,
@@ -170,8 +171,8 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
-        for way in WAYS {
-            let _ = fs::remove_file(self.0.with_extension(way.key()));
+        for transport in TRANSPORTS {
+            let _ = fs::remove_file(self.0.with_extension(transport.key()));
         }
     }
 }

@@ -1,11 +1,10 @@
-//! The memory of an MPI job: what its ranks have for themselves, the buffers that they
-//! share, and the page tables for both.
+//! The memory of an MPI job: private memory of its ranks, shared buffers, and page tables.
 //!
-//! Counted is everything that the job started: launcher, proxies, ranks, and under Nagaya
-//! the stubs and the one address space of all tasks, *once*. A process counts with its
-//! proportional share (Pss in `/proc/PID/smaps_rollup`), so what several map is counted once
-//! in all, and with its page tables (VmPTE). Tasks of one space show the same numbers each,
-//! those of the space; to add them up would count everything as often as there are ranks.
+//! All processes of the job count: launcher, proxies, ranks, and under Nagaya the stubs and the one
+//! address space of all tasks, *once*. A process counts with its proportional set size (Pss in
+//! `/proc/PID/smaps_rollup`), so shared memory counts once in all, and with its page tables
+//! (VmPTE). Every task of a space shows the numbers of the whole space, so they must not be added
+//! up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
+use figure::{Axis, COLOURS, Figure, Kind, Line, Panel, Row, Style, log2};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
@@ -28,7 +27,7 @@ use crate::progress::progress;
 use crate::table::{Table, write_lines};
 use crate::{machine, programs};
 
-/// Numbers of ranks
+/// The selection of ranks and modes.
 #[derive(Parser)]
 pub struct Options {
     /// MPI implementations to use
@@ -62,17 +61,17 @@ impl Options {
 /// Memory in KiB.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 struct Memory {
-    /// Anonymous: heaps, stacks, private data.
+    /// Anonymous memory: heaps, stacks, private data.
     private: u64,
     /// Shared memory: the buffers between ranks.
     shared: u64,
-    /// Of files: programs and libraries.
+    /// File mappings: programs and libraries.
     files: u64,
     page_tables: u64,
 }
 
 impl Memory {
-    /// Of one address space.
+    /// Reads the memory of one address space.
     fn of(pid: u32) -> Option<Self> {
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
         Self::parse(&read("smaps_rollup")?, &read("status")?)
@@ -105,7 +104,7 @@ impl Memory {
     }
 }
 
-/// Starting 64 ranks on two cores takes a while.
+/// Time limit; 64 ranks on two cores start slowly.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 type Measured = BTreeMap<(Mpi, Mode, u32), Memory>;
@@ -151,7 +150,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     Failure::of_all(failures)
 }
 
-/// Starts the job, looks at it when it stands still, and lets it go.
+/// Starts the job, measures it while it waits, and lets it end.
 fn memory_of_job(
     mut command: Command,
     ranks: u32,
@@ -171,7 +170,7 @@ fn memory_of_job(
         let gone = || Failure::new("a process of the job ended early");
         let mut counted = descendants(launcher.id());
         match mode {
-            // All tasks, and the server, whose children they are, are one address space.
+            // All tasks and their parent, the node server, are one address space.
             Mode::Space | Mode::Provider => {
                 counted.retain(|pid| !pids.contains(pid) && Some(*pid) != parent(pids[0]));
                 counted.insert(pids[0]);
@@ -186,7 +185,7 @@ fn memory_of_job(
     memory
 }
 
-/// The ranks print their PIDs when they are done with their messages.
+/// Returns the PIDs of the ranks, which print them after their messages.
 fn pids_of_ranks(launcher: &mut Child, ranks: u32, deadline: Instant) -> Result<Vec<u32>, Failure> {
     let output = BufReader::new(launcher.stdout.take().expect("is piped"));
     let (sender, receiver) = mpsc::channel();
@@ -214,7 +213,7 @@ fn parent(pid: u32) -> Option<u32> {
     after_name.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The process and all that come from it.
+/// Returns the process and all its descendants.
 fn descendants(ancestor: u32) -> BTreeSet<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -234,7 +233,7 @@ fn descendants(ancestor: u32) -> BTreeSet<u32> {
     found
 }
 
-/// Waits for the launcher's end, and ends it itself where it takes too long.
+/// Waits for the launcher to end, and ends it after the deadline.
 fn end(launcher: &mut Child, deadline: Instant) {
     while Instant::now() < deadline {
         if launcher.try_wait().is_ok_and(|status| status.is_some()) {
@@ -272,7 +271,7 @@ fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Fail
             }
         }
         table.print(&format!(
-            "{}: memory in MiB a rank, launcher and stubs included; messages of up to {} KiB",
+            "{}: memory in MiB per rank, launcher and stubs included; messages of up to {} KiB",
             mpi.name(),
             options.kilobytes
         ));
@@ -282,11 +281,14 @@ fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Fail
     write_lines(&out.join("footprint.csv"), &lines)
 }
 
-/// A row for each MPI: all, shared buffers, and page tables a rank.
+/// Returns the figure: a row for each MPI, with all memory, shared buffers, and page tables per
+/// rank.
 fn figure(measured: &Measured, options: &Options) -> Figure {
-    let look = |mode: Mode| match mode {
-        Mode::Space => Look { colour: COLOURS[0], kind: Kind::Solid },
-        other => Look { colour: COLOURS[(other as usize + 1) % COLOURS.len()], kind: Kind::Dashed },
+    let style = |mode: Mode| match mode {
+        Mode::Space => Style { colour: COLOURS[0], kind: Kind::Solid },
+        other => {
+            Style { colour: COLOURS[(other as usize + 1) % COLOURS.len()], kind: Kind::Dashed }
+        }
     };
     let panel = |mpi: Mpi, caption: &str, of: fn(&Memory) -> u64| {
         let line = |mode: &Mode| {
@@ -294,11 +296,14 @@ fn figure(measured: &Measured, options: &Options) -> Figure {
                 let kib = of(measured.get(&(mpi, *mode, *ranks))?);
                 Some((log2(*ranks as usize), kib as f64 / 1024.0 / f64::from(*ranks)))
             };
-            Line { points: options.ranks.iter().filter_map(mebibytes).collect(), look: look(*mode) }
+            Line {
+                points: options.ranks.iter().filter_map(mebibytes).collect(),
+                style: style(*mode),
+            }
         };
         let lines: Vec<Line> = options.mode.iter().map(line).collect();
         let x = Axis::counts(options.ranks.iter().map(|&ranks| ranks as usize));
-        let caption = format!("{caption}, MiB a rank");
+        let caption = format!("{caption}, MiB per rank");
         Panel { caption, x_caption: "ranks", x, y: Axis::from_zero(&lines), lines }
     };
     let row = |mpi: &Mpi| Row {
@@ -312,7 +317,7 @@ fn figure(measured: &Measured, options: &Options) -> Figure {
     let seen = |mpi: &&Mpi| measured.keys().any(|key| key.0 == **mpi);
     Figure {
         caption: machine::caption(),
-        legend: options.mode.iter().map(|m| (m.words().to_string(), look(*m))).collect(),
+        legend: options.mode.iter().map(|m| (m.words().to_string(), style(*m))).collect(),
         rows: options.mpi.iter().filter(seen).map(row).collect(),
     }
 }

@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum number of bytes of a failed program's output in a message. It has the beginning and the
 /// end: a library that aborts first prints the cause, then the location.
-const COMPLAINT_BYTES_MAX: usize = 600;
+const OUTPUT_BYTES_MAX: usize = 600;
 
 /// The two sides of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,7 +132,7 @@ pub fn output_of(command: &mut Command, time_limit: Duration) -> Result<String, 
         .spawn()
         .map_err(|error| Failure::new(format!("{shown}: cannot be started: {error}")))?;
     let output = reader(child.stdout.take());
-    let complaint = reader(child.stderr.take());
+    let errors = reader(child.stderr.take());
     let status = wait_until(&mut child, Instant::now() + time_limit)
         .map_err(|error| Failure::new(format!("{shown}: {error}")))?;
     let Some(status) = status else {
@@ -142,9 +142,9 @@ pub fn output_of(command: &mut Command, time_limit: Duration) -> Result<String, 
     if status.success() {
         return Ok(output);
     }
-    let complaint = complaint.join().unwrap_or_default();
-    let said = if complaint.trim().is_empty() { output } else { complaint };
-    Err(Failure::new(format!("{shown}: {status}: {}", ends(&said))))
+    let errors = errors.join().unwrap_or_default();
+    let shown_output = if errors.trim().is_empty() { output } else { errors };
+    Err(Failure::new(format!("{shown}: {status}: {}", ends(&shown_output))))
 }
 
 /// Waits for the child until the deadline. Then ends it and returns `None`.
@@ -199,10 +199,10 @@ fn name_only(path: &OsStr) -> String {
 /// Returns the two ends of a long text, and all of a short one.
 fn ends(text: &str) -> String {
     let text = text.trim();
-    if text.len() <= COMPLAINT_BYTES_MAX {
+    if text.len() <= OUTPUT_BYTES_MAX {
         return text.to_string();
     }
-    let half = COMPLAINT_BYTES_MAX / 2;
+    let half = OUTPUT_BYTES_MAX / 2;
     let boundary = |from: usize| (from..=text.len()).find(|&at| text.is_char_boundary(at));
     let (first, last) = (boundary(half), boundary(text.len() - half));
     format!("{} … {}", &text[..first.unwrap_or(0)], &text[last.unwrap_or(0)..])
@@ -234,7 +234,7 @@ mod tests {
         let failure = output_of(Command::new("sh").args(["-c", script]), TIME_LIMIT).unwrap_err();
         let failure = failure.to_string();
         assert!(failure.contains("why | 1 |") && failure.ends_with("1000 | where"), "{failure}");
-        assert!(failure.len() < 2 * COMPLAINT_BYTES_MAX, "{failure}");
+        assert!(failure.len() < 2 * OUTPUT_BYTES_MAX, "{failure}");
     }
 
     #[test]

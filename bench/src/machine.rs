@@ -20,7 +20,7 @@ pub fn print_facts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     };
     let versions: Vec<String> = Mpi::value_variants().iter().map(|&mpi| version(mpi)).collect();
     let facts = [
-        ("date", said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))),
+        ("date", output_line(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))),
         ("processor", processor()),
         ("cores", available_parallelism().ok().map(|cores| format!("{cores} usable"))),
         ("core to core", crate::cores::distance_ns().map(|ns| format!("{ns:.0} ns"))),
@@ -36,7 +36,7 @@ pub fn print_facts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
                 .map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")),
         ),
         ("MPIs", Some(versions.join(", "))),
-        ("Nagaya", said(Command::new(&nagaya.command).arg("--version"))),
+        ("Nagaya", output_line(Command::new(&nagaya.command).arg("--version"))),
     ];
     let lines: Vec<String> = facts
         .into_iter()
@@ -49,7 +49,7 @@ pub fn print_facts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
 /// Returns a description in one line, for captions of figures.
 pub fn caption() -> String {
     let cores = available_parallelism().map_or(1, |cores| cores.get());
-    let date = said(Command::new("date").args(["-u", "+%Y-%m-%d"])).unwrap_or_default();
+    let date = output_line(Command::new("date").args(["-u", "+%Y-%m-%d"])).unwrap_or_default();
     let processor = processor().unwrap_or_else(|| "unknown processor".to_string());
     format!("{processor}, {cores} cores, {}, {date}", kernel())
 }
@@ -77,7 +77,7 @@ fn kernel() -> String {
 }
 
 /// Returns the first line of a program's output.
-fn said(command: &mut Command) -> Option<String> {
+fn output_line(command: &mut Command) -> Option<String> {
     let output = output_of(command, Duration::from_secs(10)).ok()?;
     Some(output.lines().next()?.trim().to_string())
 }

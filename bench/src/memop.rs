@@ -1,9 +1,9 @@
-//! Memory operations on another process: Tables 2 and 3 of Kokaji, Shiba and Okada measured
-//! again, on a kernel of today. A page read and written, and a page fetched over TCP by two
-//! control processes, word by word with ptrace(2) and with libmemop; beside them what the
-//! kernel has (process_vm_*), and a fetch by `nagaya span`.
+//! Memory operations on another process: Tables 2 and 3 of Kokaji, Shiba and Okada, measured on a
+//! current kernel. A page is read and written, and fetched over TCP by two control processes, with
+//! ptrace(2) word by word and with libmemop. The peers are the kernel's process_vm_* calls and a
+//! fetch by `nagaya span`.
 //!
-//! The measuring is done by `programs/memop_pages.c`, `memop_fetch.c` and `span_fetch.c`.
+//! The measuring programs are `programs/memop_pages.c`, `memop_fetch.c` and `span_fetch.c`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::progress::progress;
 use crate::spread::Spread;
 use crate::steps::times_of;
 use crate::table::{Table, write_lines};
-use crate::target::{self, Asked, Target};
+use crate::target::{self, Bound, Target};
 
 /// The number of runs.
 #[derive(Parser)]
@@ -28,7 +28,7 @@ pub struct Options {
     /// Number of rounds; in each round every program runs once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Pages a run
+    /// Pages per run
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pages: u32,
 }
@@ -48,10 +48,10 @@ impl Options {
 
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// What the paper had of its Table 2, in µs: by ptrace, and by its calls.
+/// Table 2 of the paper, in µs: by ptrace, and by its calls.
 const PAPER_PAGES: [(&str, [f64; 2]); 2] = [("read", [870.0, 3.0]), ("write", [461.0, 3.0])];
 
-/// Ways in which a page of another process is read and written, as `memop_pages.c` calls them.
+/// Methods of reading and writing a page of another process, with the names of `memop_pages.c`.
 const WAYS: [(&str, &str); 5] = [
     ("ptrace", "ptrace, 8 bytes a call"),
     ("process_vm", "process_vm_readv, process_vm_writev"),
@@ -60,8 +60,8 @@ const WAYS: [(&str, &str); 5] = [
     ("memory", "a copy within one address space"),
 ];
 
-/// What the paper had of its Table 3, in µs: by ptrace, and by its calls; and the part's name
-/// in `memop_fetch.c`.
+/// Table 3 of the paper, in µs: by ptrace, and by its calls; and the name of the part in
+/// `memop_fetch.c`.
 const PAPER_FETCH: [(&str, &str, [f64; 2]); 4] = [
     ("fetch", "from access to value", [1428.0, 258.0]),
     ("wait", "from request to answer", [664.0, 213.0]),
@@ -69,10 +69,10 @@ const PAPER_FETCH: [(&str, &str, [f64; 2]); 4] = [
     ("bring", "the page written and made readable", [731.0, 14.0]),
 ];
 
-/// What a fetch by ptrace is to take longer than one by `nagaya span`: the paper's gain.
+/// The target: a fetch by ptrace relative to one by `nagaya span`. It is the paper's gain.
 const GAIN: f64 = 5.5;
 
-/// Medians in µs, one a round, by way and part.
+/// Medians in µs, one per round, by method and part.
 type Measured = BTreeMap<(&'static str, &'static str), Vec<f64>>;
 
 /// Measures, prints both tables, writes `memop.csv` and `memop-targets.csv`.
@@ -102,7 +102,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     report(&measured, options, out)
 }
 
-/// Runs a program, and takes down the medians of these parts.
+/// Runs a program and records the medians of these parts.
 fn take(
     measured: &mut Measured,
     command: &mut Command,
@@ -181,13 +181,13 @@ fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Fail
     let ratio = of("ptrace", "fetch").zip(of("span", "fetch"));
     let targets = [Target {
         what: "page fetch by ptrace over one by nagaya span".into(),
-        asked: Asked::AtLeast(GAIN),
+        bound: Bound::AtLeast(GAIN),
         ratio: ratio.map(|(above, below)| Spread::of_quotients(above, below)),
     }];
-    target::report("what was asked", &targets, &out.join("memop-targets.csv"))
+    target::report("targets", &targets, &out.join("memop-targets.csv"))
 }
 
-/// A time as it stands in the tables.
+/// Formats a time for the tables.
 fn us(time: f64) -> String {
     if time < 10.0 { format!("{time:.2}") } else { format!("{time:.0}") }
 }

@@ -1,6 +1,5 @@
-//! Whether each way of a message does what its name says: the calls into the kernel that
-//! copy (process_vm_readv, process_vm_writev) are counted with strace, and the copies in
-//! user space with `nagaya ps`.
+//! Verification of the modes of message transfer. strace counts the copying system calls
+//! (process_vm_readv, process_vm_writev), and `nagaya ps` shows the copies in user space.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +18,7 @@ use crate::programs;
 use crate::progress::progress;
 use crate::table::{Table, write_lines};
 
-/// What is checked.
+/// The selection of MPIs and modes.
 #[derive(Parser)]
 pub struct Options {
     /// MPI implementations to use
@@ -37,48 +36,48 @@ impl Options {
     }
 }
 
-/// Above every library's threshold.
+/// Bytes of a message, above the threshold of every library.
 const BYTES: &str = "65536";
 const REPETITIONS: &str = "1";
 const MILLISECONDS: &str = "5";
-/// Long enough that `nagaya ps` sees the tasks several times: a repetition ends early where
-/// messages are fast.
+/// Milliseconds of a repetition: long enough that `nagaya ps` sees the tasks several times. A
+/// repetition of fast messages ends early.
 const REPETITIONS_OF_SPACE: &str = "60";
 const MILLISECONDS_OF_SPACE: &str = "20";
 const LOOK: Duration = Duration::from_millis(40);
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Libraries try process_vm_* out when they start.
+/// Number of process_vm_* calls that libraries make as a test at start.
 const PROBES_MAX: u64 = 32;
 
-/// What was counted while messages went to and fro.
+/// The counts of a ping-pong.
 struct Counted {
     messages: u64,
-    /// `None` where strace could not look: tasks are not its children.
+    /// System calls; `None` if strace cannot trace, as for tasks, which are not its children.
     by_kernel: Option<u64>,
     in_space: u64,
 }
 
 impl Counted {
-    /// Whether that is what the mode promises. A few more copies than messages are usual:
-    /// the counted program warms up, and sends its results.
+    /// Returns true if the counts agree with the mode. A few more copies than messages are normal,
+    /// since the program warms up and sends its results.
     fn is(&self, mode: Mode) -> bool {
         match mode {
             Mode::Eager | Mode::Rendezvous => self.by_kernel.is_some_and(|n| n <= PROBES_MAX),
             Mode::Cma => self.by_kernel.is_some_and(|n| n >= self.messages),
-            // ps may have looked last some time before the end.
+            // The last output of ps may be older than the last message.
             Mode::Space => self.in_space >= self.messages / 4 && self.in_space > PROBES_MAX,
-            // It is alone in what its MPI may use.
+            // The MPI may use only this provider.
             Mode::Limit | Mode::Provider => true,
         }
     }
 }
 
-/// Counts, prints a table, writes `modes.csv`. Fails where a mode does something else.
+/// Counts, prints a table, writes `modes.csv`. Fails if a mode works differently.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     on_path("strace")
         .ok_or_else(|| Failure::new("strace: not installed; apt-get install strace"))?;
-    let mut table = Table::new(["", "way", "messages", "by the kernel", "in the space", ""]);
+    let mut table = Table::new(["", "mode", "messages", "by the kernel", "in the space", ""]);
     let mut lines = vec!["mpi,mode,messages,process_vm_calls,copies_in_space,as_named".to_string()];
     let mut failures = Vec::new();
     for &mpi in &options.mpi {
@@ -134,7 +133,7 @@ fn count(mpi: Mpi, mode: Mode, nagaya: &Nagaya, out: &Path) -> Result<Option<Cou
     }
 }
 
-/// Each rank under an strace of its own, which counts in a file of its own.
+/// Runs each rank under a separate strace with a separate output file.
 fn count_by_kernel(
     mpi: Mpi,
     mode: Mode,
@@ -161,7 +160,7 @@ fn count_by_kernel(
     Ok(Some(Counted { messages: messages(&output)?, by_kernel: Some(by_kernel), in_space: 0 }))
 }
 
-/// `nagaya ps` tells what each task has copied while it lives.
+/// Polls `nagaya ps`, which shows the copies of each living task.
 fn count_in_space(mpi: Mpi, nagaya: &Nagaya, program: &Path) -> Result<Option<Counted>, Failure> {
     let Some(mut command) = mpi.ranks(2, Mode::Space, nagaya, program)? else { return Ok(None) };
     let ended = &AtomicBool::new(false);
@@ -184,7 +183,7 @@ fn count_in_space(mpi: Mpi, nagaya: &Nagaya, program: &Path) -> Result<Option<Co
     Ok(Some(Counted { messages: messages(&output?)?, by_kernel: None, in_space }))
 }
 
-/// Two messages an iteration, as `programs/pingpong.c` prints them.
+/// Returns the number of messages: two per iteration of `programs/pingpong.c`.
 fn messages(output: &str) -> Result<u64, Failure> {
     let iterations = |line: &str| line.split_whitespace().nth(2)?.parse::<u64>().ok();
     let iterations: Option<Vec<u64>> = output.lines().map(iterations).collect();
@@ -192,13 +191,13 @@ fn messages(output: &str) -> Result<u64, Failure> {
     messages.ok_or_else(|| Failure::new(format!("modes: unexpected output: {output}")))
 }
 
-/// Reads the table of `strace -c`: of both calls the number, which is in the fourth column.
+/// Parses the table of `strace -c`: the numbers of both calls, in the fourth column.
 fn calls(table: &str) -> u64 {
     let of_call = table.lines().filter(|line| line.contains(" process_vm_"));
     of_call.filter_map(|line| line.split_whitespace().nth(3)?.parse::<u64>().ok()).sum()
 }
 
-/// Reads `nagaya ps --parsable`: the copies of all tasks that run the program.
+/// Parses `nagaya ps --parsable`: the copies of all tasks of the program.
 fn copies(list: &str, program: &Path) -> u64 {
     let program = program.display().to_string();
     let of_program = list.lines().map(|line| line.split('\t').collect::<Vec<_>>());

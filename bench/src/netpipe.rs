@@ -51,7 +51,7 @@ pub fn run(mpi: Mpi, mode: Mode, nagaya: &Nagaya, out: &Path) -> Result<Vec<Time
         let text = fs::read_to_string(&file)
             .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
         let times = parse(&text).ok_or_else(|| {
-            Failure::new(format!("{}: is not what NetPIPE writes", file.display()))
+            Failure::new(format!("{}: not an output file of NetPIPE", file.display()))
         })?;
         measured.extend(times.into_iter().map(|(bytes, us)| Time { bytes, us, distance_ns }));
     }

@@ -1,6 +1,6 @@
-//! Tagged messages through libfabric between two tasks: by our provider, beside libfabric's own
-//! for shared memory, a cache line's way, and one copy. (What MPIs make of it is `pingpong
-//! --mode cma,space,provider,limit`.)
+//! Tagged messages through libfabric between two tasks: by Nagaya's provider, beside libfabric's
+//! provider for shared memory, the transfer of a cache line, and one copy. (`pingpong --mode
+//! cma,space,provider,limit` measures MPIs over it.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::progress::progress;
 use crate::results::{Measure, Results};
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
-use crate::target::{self, Asked, Target};
+use crate::target::{self, Bound, Target};
 use crate::{copy, programs, sizes};
 
 /// The number of runs.
@@ -51,23 +51,23 @@ impl Options {
     }
 }
 
-/// How a message is brought.
+/// A transport.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Way {
-    /// A word for each direction, on a line of its own, set in turns.
+enum Transport {
+    /// A word for each direction on its own cache line, set alternately.
     Line,
-    /// One copy of the sender's buffer by the best loop; nobody is told of it.
+    /// One copy of the sender's buffer by the best loop, without notification.
     Copy,
-    /// Our provider.
+    /// Nagaya's provider.
     Nagaya,
-    /// libfabric's own for shared memory.
+    /// libfabric's provider for shared memory.
     Shm,
 }
 
-impl Way {
+impl Transport {
     const ALL: [Self; 4] = [Self::Line, Self::Copy, Self::Nagaya, Self::Shm];
 
-    /// As files, tables and libfabric call it.
+    /// Returns its name in files, tables and libfabric.
     fn name(self) -> &'static str {
         match self {
             Self::Line => "line",
@@ -78,32 +78,31 @@ impl Way {
     }
 }
 
-/// What is measured: whether a buffer is written anew before each message, a stream of messages
-/// in one direction, and until a message is sent to one who has posted a receive and computes
-/// for 5 ms.
+/// The workloads: unchanged buffers, buffers written before each message, a one-way stream, and a
+/// send to a receiver that has posted a receive and computes for 5 ms.
 const WHAT: [&str; 4] = ["unchanged", "fresh", "rate", "away"];
 
-/// A small message.
+/// Bytes of a small message.
 const SMALL: usize = 8;
 
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// Measures, prints a table and what was asked, writes CSV files.
+/// Measures, prints a table and targets, writes CSV files.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let program = programs::compile_with_libfabric("ofi_messages", out)?;
     let mut results = Results::new();
     let mut failures = Vec::new();
     for round in 1..=options.rounds {
-        for way in [Way::Nagaya, Way::Shm] {
-            progress(&format!("ofi, round {round} of {}: {}", options.rounds, way.name()));
-            if let Err(failure) = pair(options, nagaya, &program, way, round, &mut results) {
-                failures.push(Failure::new(format!("{}: {failure}", way.name())));
+        for transport in [Transport::Nagaya, Transport::Shm] {
+            progress(&format!("ofi, round {round} of {}: {}", options.rounds, transport.name()));
+            if let Err(failure) = pair(options, nagaya, &program, transport, round, &mut results) {
+                failures.push(Failure::new(format!("{}: {failure}", transport.name())));
             }
         }
         for what in [WHAT[0], WHAT[1]] {
             for time in copy::limit(what, &options.sizes, out)? {
                 let measure = Measure { what, tasks: 2, bytes: time.bytes };
-                results.add(measure, Way::Copy, round, time.ns / 1000.0);
+                results.add(measure, Transport::Copy, round, time.ns / 1000.0);
             }
         }
     }
@@ -112,17 +111,17 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     Failure::of_all(failures)
 }
 
-/// Two tasks, or two processes, with a file that both map.
+/// Runs two tasks or two processes that map one file.
 fn pair(
     options: &Options,
     nagaya: &Nagaya,
     program: &Path,
-    way: Way,
+    transport: Transport,
     round: u32,
-    results: &mut Results<Way>,
+    results: &mut Results<Transport>,
 ) -> Result<(), Failure> {
-    let mut command = match way {
-        Way::Nagaya => {
+    let mut command = match transport {
+        Transport::Nagaya => {
             let mut command = Command::new(&nagaya.command);
             command.args(["run", "-n", "2", "--"]).env("FI_PROVIDER_PATH", nagaya.provider()?);
             command.arg(program);
@@ -132,7 +131,7 @@ fn pair(
     };
     let file = PathBuf::from(format!("/dev/shm/nagaya-bench-{}", std::process::id()));
     fs::write(&file, []).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-    command.arg(&file).arg(way.name());
+    command.arg(&file).arg(transport.name());
     command.args([options.repetitions, options.milliseconds].map(|n| n.to_string()));
     command.args(options.sizes.iter().map(usize::to_string));
     let output = output_of(&mut command, TIME_LIMIT);
@@ -146,10 +145,10 @@ fn pair(
             Spread::of(&repetitions.iter().map(of).collect::<Vec<_>>()).median
         };
         let measure = repetitions[0].measure;
-        results.add(measure, way, round, median(|sample| sample.us));
-        // A line's way at that time: for our small messages, whose least it is.
-        if way == Way::Nagaya && measure.bytes == SMALL && measure.what == WHAT[0] {
-            results.add(measure, Way::Line, round, median(|sample| sample.line_us));
+        results.add(measure, transport, round, median(|sample| sample.us));
+        // The transfer time of a cache line at the same time, the lower bound of small messages.
+        if transport == Transport::Nagaya && measure.bytes == SMALL && measure.what == WHAT[0] {
+            results.add(measure, Transport::Line, round, median(|sample| sample.line_us));
         }
     }
     Ok(())
@@ -162,8 +161,8 @@ struct Sample {
     line_us: f64,
 }
 
-/// Reads a line of the program: provider, what, size, time, and a cache line's way before and
-/// after (ns).
+/// Parses a line of the program: provider, workload, size, time, and the transfer time of a cache
+/// line before and after, in nanoseconds.
 fn sample(text: &str) -> Option<Sample> {
     let [_, what, bytes, ns, before, after] = text.split_whitespace().collect::<Vec<_>>()[..]
     else {
@@ -175,24 +174,24 @@ fn sample(text: &str) -> Option<Sample> {
     Some(Sample { measure, us: us(ns)?, line_us: f64::midpoint(us(before)?, us(after)?) })
 }
 
-fn report(results: &Results<Way>, out: &Path) -> Result<(), Failure> {
+fn report(results: &Results<Transport>, out: &Path) -> Result<(), Failure> {
     let mut table = Table::new(["", "", "line", "copy", "nagaya", "shm", "shm/nagaya"]);
     let mut lines = vec!["what,bytes,way,us,us_min,us_max".to_string()];
     let mut measures: Vec<Measure> = Vec::new();
-    for (measure, way, us) in results.all() {
+    for (measure, transport, us) in results.all() {
         if measures.last() != Some(&measure) {
             measures.push(measure);
         }
         let Measure { what, bytes, .. } = measure;
         let Spread { median, min, max } = us;
-        lines.push(format!("{what},{bytes},{},{median:.4},{min:.4},{max:.4}", way.name()));
+        lines.push(format!("{what},{bytes},{},{median:.4},{min:.4},{max:.4}", transport.name()));
     }
     for measure in &measures {
         let mut cells = vec![measure.what.to_string(), sizes::shown(measure.bytes)];
-        cells.extend(Way::ALL.map(|way| {
-            results.of(*measure, way).map(|us| three_digits(us.median)).unwrap_or_default()
+        cells.extend(Transport::ALL.map(|transport| {
+            results.of(*measure, transport).map(|us| three_digits(us.median)).unwrap_or_default()
         }));
-        let ratio = results.quotient((*measure, Way::Shm), (*measure, Way::Nagaya));
+        let ratio = results.quotient((*measure, Transport::Shm), (*measure, Transport::Nagaya));
         cells.push(ratio.map(|ratio| format!("{:.2}", ratio.median)).unwrap_or_default());
         table.row(cells);
     }
@@ -200,26 +199,29 @@ fn report(results: &Results<Way>, out: &Path) -> Result<(), Failure> {
     write_lines(&out.join("ofi.csv"), &lines)?;
     let mut targets = Vec::new();
     for measure in measures {
-        let against = |way| results.quotient((measure, Way::Nagaya), (measure, way));
+        let against =
+            |transport| results.quotient((measure, Transport::Nagaya), (measure, transport));
         let Measure { what, bytes, .. } = measure;
         let mut target = |against_what: &str, most, ratio| {
             let what = format!("{what}, {}: nagaya / {against_what}", sizes::shown(bytes));
-            targets.push(Target { what, asked: Asked::AtMost(most), ratio });
+            targets.push(Target { what, bound: Bound::AtMost(most), ratio });
         };
         match what {
-            "rate" | "away" => target("shm", 1.0, against(Way::Shm)),
-            // Two cores copy at once: half of what one takes.
+            "rate" | "away" => target("shm", 1.0, against(Transport::Shm)),
+            // Two cores copy at once: half of the time of one core.
             _ if bytes >= 64 << 10 => target("half of one copy", 2.0 * 1.15, {
-                results.quotient((measure, Way::Nagaya), (measure, Way::Copy)).map(|ratio| {
-                    let Spread { median, min, max } = ratio;
-                    Spread { median: 2.0 * median, min: 2.0 * min, max: 2.0 * max }
-                })
+                results.quotient((measure, Transport::Nagaya), (measure, Transport::Copy)).map(
+                    |ratio| {
+                        let Spread { median, min, max } = ratio;
+                        Spread { median: 2.0 * median, min: 2.0 * min, max: 2.0 * max }
+                    },
+                )
             }),
-            "unchanged" if bytes == SMALL => target("a cache line", 1.4, against(Way::Line)),
+            "unchanged" if bytes == SMALL => target("a cache line", 1.4, against(Transport::Line)),
             _ => {}
         }
     }
-    target::report("what was asked", &targets, &out.join("ofi-targets.csv"))
+    target::report("targets", &targets, &out.join("ofi-targets.csv"))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Page tables of many who read each other's memory (§5.2 of the PVAS paper).
+//! Page tables of many tasks that read each other's memory (§5.2 of the PVAS paper).
 //!
-//! Processes that map each other's memory have a page-table entry for every page of
-//! everybody, each of them: for n processes, n² blocks are mapped. Tasks share one set of
-//! page tables, which maps n blocks. The kernel tells the size of both as VmPTE.
+//! Processes that map each other's memory have page-table entries for all pages of all processes: n
+//! processes map n² blocks. Tasks share one set of page tables, which maps n blocks. The kernel
+//! reports both sizes as VmPTE.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,13 +16,13 @@ use crate::machine::memory_available_mib;
 use crate::programs;
 use crate::table::{Table, write_lines};
 
-/// How many, and how large.
+/// The number of tasks and their memory.
 #[derive(Parser)]
 pub struct Options {
-    /// Tasks, and processes
+    /// Numbers of tasks and of processes
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=1024))]
     tasks: u32,
-    /// What each of them lets the others read, in MiB
+    /// Memory that each of them shares with the others, in MiB
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     megabytes: u32,
 }
@@ -43,12 +43,12 @@ impl Options {
 /// The paper's estimate for 32 processes of 100 MB each that map each other by XPMEM.
 const PAPER: &str = "the paper's estimate for 32 processes × 100 MB under XPMEM: 200 MB";
 
-/// Memory left to everybody else, in MiB.
+/// Memory left to other processes, in MiB.
 const RESERVE_MIB: u64 = 512;
 
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// What one of them printed.
+/// The output of one task or process.
 struct One {
     page_tables_kib: u64,
     ms: f64,
@@ -70,8 +70,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     report(&processes, &tasks, options, out)
 }
 
-/// Refuses what would push the machine out of memory: the blocks, and the page tables of
-/// the processes.
+/// Fails if the blocks and page tables would exhaust the memory of the machine.
 fn enough_memory(options: &Options) -> Result<(), Failure> {
     let (tasks, megabytes) = (u64::from(options.tasks), u64::from(options.megabytes));
     let page_tables_mib = tasks * tasks * megabytes * 8 / 4096;
@@ -93,7 +92,7 @@ fn measure(command: &mut Command, options: &Options) -> Result<Vec<One>, Failure
         .ok_or_else(|| Failure::new(format!("page tables: unexpected output: {output}")))
 }
 
-/// Reads lines of VmPTE (KiB) and time (ms).
+/// Parses lines of VmPTE (KiB) and time (ms).
 fn parse(output: &str) -> Option<Vec<One>> {
     let one = |line: &str| {
         let (kib, ms) = line.split_once(' ')?;

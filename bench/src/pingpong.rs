@@ -68,7 +68,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
 fn two_cores() -> Result<(), Failure> {
     match std::thread::available_parallelism() {
         Ok(cores) if cores.get() < 2 => {
-            Err(Failure::new("ping-pong: needs two cores, this machine lends us one"))
+            Err(Failure::new("ping-pong: needs two cores, but may use only one"))
         }
         _ => Ok(()),
     }

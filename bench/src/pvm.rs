@@ -16,7 +16,7 @@ mod report;
 mod rounds;
 mod run;
 mod targets;
-mod way;
+mod transport;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub use options::Options;
 use part::Part;
 use programs::Programs;
 use run::Run;
-use way::Way;
+use transport::Transport;
 
 /// Measures, prints tables, writes CSV files and a figure. Failures and missing programs are
 /// reported at the end; the rest is measured nevertheless.
@@ -110,8 +110,8 @@ impl Run<'_> {
 
     fn mpis(&mut self, round: u32) {
         if self.options.only.contains(&Part::Messages) {
-            for (way, mpi) in Way::MPI {
-                self.attempt(mpi.name(), round, |run| run.mpi(way, mpi, round));
+            for (transport, mpi) in Transport::MPI {
+                self.attempt(mpi.name(), round, |run| run.mpi(transport, mpi, round));
             }
         }
     }

@@ -1,6 +1,6 @@
-//! One process over two nodes: single steps beside what they cannot do without, UCX's own round
-//! trip of the same bytes and a bare fault; and programs that compute, on two nodes with one
-//! processor each beside one processor.
+//! One process over two nodes: single operations beside their lower bounds, UCX's round trip of the
+//! same bytes and a bare fault; and computing programs, on two nodes with one processor each,
+//! beside one processor.
 
 mod options;
 mod programs;
@@ -16,7 +16,7 @@ use crate::launch::{Nagaya, output_of};
 use crate::programs::compile;
 use crate::progress::progress;
 use crate::steps::peers::Peers;
-use crate::steps::{Steps, Way, times_of};
+use crate::steps::{Series, Steps, times_of};
 pub use options::Options;
 use options::Part;
 use programs::Programs;
@@ -48,7 +48,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     Failure::of_all(failures)
 }
 
-/// The program on two nodes, each with a processor of its own where there are as many.
+/// Returns the command for two nodes, each with its own processor if there are enough.
 fn on_two_nodes(nagaya: &Nagaya, program: &Path) -> Command {
     let mut command = Command::new(&nagaya.command);
     command.args(["span", "--nodes", "2", "--place", "spread"]).arg(program);
@@ -70,12 +70,12 @@ fn one_round(
     let output = output_of(&mut command, TIME_LIMIT)?;
     for step in &STEPS {
         let times = times_of(&output, &[step.name]).ok_or_else(|| {
-            Failure::new(format!("span_latency: says nothing of {}: {output}", step.name))
+            Failure::new(format!("span_latency: does not print {}: {output}", step.name))
         })?;
-        steps.add(step.name, 2, Way::Nagaya, round, times);
+        steps.add(step.name, 2, Series::Nagaya, round, times);
         let has_peer = step.round_trip.is_some() || step.fault.is_some();
-        for way in Way::PEERS.into_iter().filter(|_| has_peer) {
-            steps.add(step.name, 2, way, round, peers.least(step, way));
+        for series in Series::PEERS.into_iter().filter(|_| has_peer) {
+            steps.add(step.name, 2, series, round, peers.least(step, series));
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! What it costs to start a program as a task: `pvas_spawn` against `posix_spawn` of the
-//! same program, each with the `waitpid` that follows; alone, and among living others.
+//! The cost of starting a program as a task: `pvas_spawn` against `posix_spawn` of the same
+//! program, each with the `waitpid` that follows; alone, and among other living tasks or processes.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,13 +12,13 @@ use crate::launch::{Nagaya, output_of};
 use crate::programs;
 use crate::table::{Table, write_lines};
 
-/// How much is spawned.
+/// The number of spawns.
 #[derive(Parser)]
 pub struct Options {
-    /// Spawns each way, in turns, of which the median counts
+    /// Number of spawns by each call, alternately; their median is used
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     spawns: u32,
-    /// Sleeping tasks, and as many sleeping processes, that live meanwhile
+    /// Number of sleeping tasks, and of sleeping processes, at the same time
     #[arg(long, value_delimiter = ',', default_value = "0,200")]
     living: Vec<u32>,
 }
@@ -37,15 +37,15 @@ impl Options {
     }
 }
 
-/// The most that a task may cost, in posix_spawns of the same program.
+/// The target: maximum cost of a task, in posix_spawns of the same program.
 const TARGET: f64 = 1.5;
-/// With others living, a spawn may take so much longer than alone before we call it growth:
-/// more than the noise of two medians, far less than a cost for each of 200 tasks.
+/// Maximum growth of the cost with other living tasks: more than the noise of two medians, far less
+/// than a cost for each of 200 tasks.
 const GROWTH: f64 = 1.1;
 
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// Medians for one program, both ways.
+/// Medians for one program by both calls.
 struct Measured {
     program: String,
     living: u32,
@@ -53,7 +53,7 @@ struct Measured {
     pvas: Times,
 }
 
-/// Medians in µs: of the call alone, and until waitpid returned.
+/// Medians in µs: of the call alone, and until waitpid returns.
 #[derive(Clone, Copy)]
 struct Times {
     call_us: f64,
@@ -77,7 +77,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     report(&measured, options, out)
 }
 
-/// Reads lines of program, way, call (ns) and total (ns), two for each program.
+/// Parses lines of program, call, call time (ns) and total time (ns), two for each program.
 fn parse(output: &str, living: u32) -> Option<Vec<Measured>> {
     let lines: Vec<Vec<&str>> = output.lines().map(|line| line.split(' ').collect()).collect();
     let times = |line: &[&str], way: &str| {
@@ -128,7 +128,10 @@ fn report(measured: &[Measured], options: &Options, out: &Path) -> Result<(), Fa
             verdict.to_string(),
         ]);
     }
-    table.print(&format!("spawn and waitpid: median of {} each way, in turns", options.spawns));
+    table.print(&format!(
+        "spawn and waitpid: median of {} calls of each kind, alternately",
+        options.spawns
+    ));
     for (program, growth) in growths(measured) {
         let verdict = if growth <= GROWTH { "met" } else { "MISSED" };
         println!(
@@ -139,7 +142,8 @@ fn report(measured: &[Measured], options: &Options, out: &Path) -> Result<(), Fa
     write_lines(&out.join("spawn.csv"), &lines)
 }
 
-/// For each program: a task's time among the most others over that among the fewest.
+/// Returns the growth for each program: the time of a task among the most others, relative to that
+/// among the fewest.
 fn growths(measured: &[Measured]) -> Vec<(&str, f64)> {
     let mut programs: Vec<&str> = measured.iter().map(|at| at.program.as_str()).collect();
     programs.sort();

@@ -8,14 +8,14 @@ use std::path::Path;
 use crate::failure::Failure;
 use crate::results::{Measure, Results};
 use crate::table::{Table, three_digits, write_lines};
-use crate::target::{Asked, Target};
+use crate::target::{Bound, Target};
 
 /// Bytes of a message without a page.
 const SHORT: usize = 64;
 
 /// The system that performs an operation, or its lower bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Way {
+pub enum Series {
     /// Nagaya.
     Nagaya,
     /// The lower bound, by threads that sleep while they wait.
@@ -24,16 +24,16 @@ pub enum Way {
     Spinning,
 }
 
-impl Way {
+impl Series {
     /// The lower bounds.
-    pub const PEERS: [Way; 2] = [Way::Sleeping, Way::Spinning];
+    pub const PEERS: [Series; 2] = [Series::Sleeping, Series::Spinning];
 
     /// Returns its name in files.
     pub fn key(self) -> &'static str {
         match self {
-            Way::Nagaya => "nagaya",
-            Way::Sleeping => "sleeping",
-            Way::Spinning => "spinning",
+            Series::Nagaya => "nagaya",
+            Series::Sleeping => "sleeping",
+            Series::Spinning => "spinning",
         }
     }
 }
@@ -47,7 +47,7 @@ pub struct Step {
     /// The fault.
     pub fault: Option<FaultKind>,
     /// The target: at most this multiple of the lower bound.
-    pub asked: Option<f64>,
+    pub bound: Option<f64>,
 }
 
 /// The reply of a round trip.
@@ -71,8 +71,8 @@ pub enum FaultKind {
 /// Times of operations: medians and 99th percentiles.
 pub struct Steps {
     /// The medians of each round.
-    pub medians: Results<Way>,
-    tails: Results<Way>,
+    pub medians: Results<Series>,
+    tails: Results<Series>,
 }
 
 /// Median and 99th percentile of samples.
@@ -91,10 +91,10 @@ impl Steps {
     }
 
     /// Adds the times of one round.
-    pub fn add(&mut self, what: &'static str, nodes: usize, way: Way, round: u32, of: Times) {
+    pub fn add(&mut self, what: &'static str, nodes: usize, series: Series, round: u32, of: Times) {
         let measure = measure(what, nodes);
-        self.medians.add(measure, way, round, of.median_us);
-        self.tails.add(measure, way, round, of.tail_us);
+        self.medians.add(measure, series, round, of.median_us);
+        self.tails.add(measure, series, round, of.tail_us);
     }
 
     /// Prints a table with a row for each of these operations.
@@ -114,20 +114,20 @@ impl Steps {
             "",
         ]);
         for &of in measures {
-            let Some(time) = self.medians.of(of, Way::Nagaya) else { continue };
-            let tail = |way| self.tails.of(of, way).map(|of| three_digits(of.median));
+            let Some(time) = self.medians.of(of, Series::Nagaya) else { continue };
+            let tail = |series| self.tails.of(of, series).map(|of| three_digits(of.median));
             let mut row = vec![
                 of.what.to_string(),
                 of.tasks.to_string(),
                 three_digits(time.median),
                 format!("({}..{})", three_digits(time.min), three_digits(time.max)),
-                tail(Way::Nagaya).unwrap_or_default(),
+                tail(Series::Nagaya).unwrap_or_default(),
             ];
-            for way in Way::PEERS {
-                let least = self.medians.of(of, way).map(|of| three_digits(of.median));
-                let ratio = self.medians.quotient((of, Way::Nagaya), (of, way));
+            for series in Series::PEERS {
+                let least = self.medians.of(of, series).map(|of| three_digits(of.median));
+                let ratio = self.medians.quotient((of, Series::Nagaya), (of, series));
                 row.push(least.unwrap_or_default());
-                row.push(tail(way).unwrap_or_default());
+                row.push(tail(series).unwrap_or_default());
                 row.push(ratio.map(|of| format!("{:.2}", of.median)).unwrap_or_default());
             }
             row.push(String::new());
@@ -140,13 +140,13 @@ impl Steps {
     pub fn targets(&self, steps: &[Step]) -> Vec<Target> {
         let mut targets = Vec::new();
         for step in steps {
-            let Some(most) = step.asked else { continue };
-            for way in Way::PEERS {
+            let Some(most) = step.bound else { continue };
+            for series in Series::PEERS {
                 let of = measure(step.name, 2);
                 targets.push(Target {
-                    what: format!("{}: Nagaya / {}", step.name, way.key()),
-                    asked: Asked::AtMost(most),
-                    ratio: self.medians.quotient((of, Way::Nagaya), (of, way)),
+                    what: format!("{}: Nagaya / {}", step.name, series.key()),
+                    bound: Bound::AtMost(most),
+                    ratio: self.medians.quotient((of, Series::Nagaya), (of, series)),
                 });
             }
         }
@@ -156,13 +156,13 @@ impl Steps {
     /// Writes all times as a CSV file.
     pub fn write(&self, file: &Path) -> Result<(), Failure> {
         let mut lines = vec!["step,nodes,way,us,us_min,us_max,us_99".to_string()];
-        lines.extend(self.medians.all().map(|(of, way, time)| {
-            let tail = self.tails.of(of, way).map(|of| format!("{:.3}", of.median));
+        lines.extend(self.medians.all().map(|(of, series, time)| {
+            let tail = self.tails.of(of, series).map(|of| format!("{:.3}", of.median));
             format!(
                 "{},{},{},{:.3},{:.3},{:.3},{}",
                 of.what,
                 of.tasks,
-                way.key(),
+                series.key(),
                 time.median,
                 time.min,
                 time.max,

@@ -1,9 +1,9 @@
-//! What the gate adds to a system call that only passes through it.
+//! The overhead of the gate for a system call that only passes through it.
 //!
-//! One program makes two calls, each from a patched and from an unpatched site (see
-//! `programs/syscall.c`), as an ordinary process and as a task, in turns. The gate's cost is
-//! formed twice, and the larger one is judged: a patched site against the unpatched one of
-//! the same task, and against itself, unpatched, in the ordinary process.
+//! One program makes two system calls, each from a patched and from an unpatched site (see
+//! `programs/syscall.c`), as an ordinary process and as a task, alternately. The overhead is
+//! computed in two ways, and the larger one counts: a patched site against the unpatched one of the
+//! same task, and against itself, unpatched, in the ordinary process.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,18 +42,18 @@ impl Options {
     }
 }
 
-/// What the gate may add to a system call, in ns.
+/// The target: maximum overhead of the gate in nanoseconds.
 const TARGET_NS: f64 = 60.0;
 
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// A place in the program that makes a system call.
+/// A call site of the program.
 struct Site {
-    /// As the program calls it.
+    /// Its name in the program.
     name: &'static str,
-    /// Returns its text in the table.
+    /// Its description in the table.
     words: &'static str,
-    /// The unpatched site of the same call; `None` for that one itself.
+    /// The unpatched site of the same call; `None` for the unpatched site itself.
     plain: Option<&'static str>,
 }
 
@@ -64,7 +64,7 @@ const SITES: [Site; 4] = [
     Site { name: "openat-libc", words: "openat, libc's openat()", plain: Some("openat-plain") },
 ];
 
-/// Medians in ns, one a round, of both sides, by site.
+/// Medians in nanoseconds, one per round, of both sides, by site.
 type Measured = BTreeMap<&'static str, [Vec<f64>; 2]>;
 
 /// Measures, prints a table, writes `syscall.csv`.
@@ -92,7 +92,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     report(&measured, options, out)
 }
 
-/// Reads the line of a site: its name, then median, smallest and largest (ns).
+/// Parses the line of a site: its name, then median, minimum and maximum (ns).
 fn median_of_site(output: &str, site: &str) -> Option<f64> {
     let lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines.into_iter().find(|words| words.first() == Some(&site))?.get(1)?.parse().ok()

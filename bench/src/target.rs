@@ -8,7 +8,7 @@ use crate::table::{Table, write_lines};
 
 /// The bound of a ratio.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Asked {
+pub enum Bound {
     /// The ratio is at least this.
     AtLeast(f64),
     /// The ratio is at most this.
@@ -20,7 +20,7 @@ pub struct Target {
     /// Its description.
     pub what: String,
     /// Its bound.
-    pub asked: Asked,
+    pub bound: Bound,
     /// The measured ratio; `None` if one side could not be measured.
     pub ratio: Option<Spread>,
 }
@@ -28,10 +28,10 @@ pub struct Target {
 impl Target {
     /// Returns its text in the table.
     fn verdict(&self) -> &'static str {
-        match (self.asked, self.ratio) {
+        match (self.bound, self.ratio) {
             (_, None) => "not measured",
-            (Asked::AtLeast(least), Some(ratio)) if ratio.median >= least => "met",
-            (Asked::AtMost(most), Some(ratio)) if ratio.median <= most => "met",
+            (Bound::AtLeast(least), Some(ratio)) if ratio.median >= least => "met",
+            (Bound::AtMost(most), Some(ratio)) if ratio.median <= most => "met",
             _ => "MISSED",
         }
     }
@@ -39,12 +39,12 @@ impl Target {
 
 /// Prints a line for each target and the number of those that are met. Writes them as a CSV file.
 pub fn report(title: &str, targets: &[Target], file: &Path) -> Result<(), Failure> {
-    let mut table = Table::new(["", "asked", "measured", "(min..max)", ""]);
+    let mut table = Table::new(["", "bound", "measured", "(min..max)", ""]);
     let mut lines = vec!["target,asked,bound,ratio,ratio_min,ratio_max,verdict".to_string()];
     for target in targets {
-        let (sign, word, bound) = match target.asked {
-            Asked::AtLeast(least) => ("≥", "at_least", least),
-            Asked::AtMost(most) => ("≤", "at_most", most),
+        let (sign, word, bound) = match target.bound {
+            Bound::AtLeast(least) => ("≥", "at_least", least),
+            Bound::AtMost(most) => ("≤", "at_most", most),
         };
         let [median, min, max] = match target.ratio {
             Some(ratio) => [ratio.median, ratio.min, ratio.max].map(|of| format!("{of:.2}")),
@@ -57,8 +57,8 @@ pub fn report(title: &str, targets: &[Target], file: &Path) -> Result<(), Failur
             verdict.to_lowercase()
         ));
         let range = target.ratio.map(|_| format!("({min}..{max})")).unwrap_or_default();
-        let asked = format!("{sign} {bound:.2}");
-        table.row([target.what.clone(), asked, median, range, verdict.to_string()]);
+        let bound = format!("{sign} {bound:.2}");
+        table.row([target.what.clone(), bound, median, range, verdict.to_string()]);
     }
     table.print(title);
     let count = |verdict: &str| targets.iter().filter(|of| of.verdict() == verdict).count();
@@ -73,16 +73,16 @@ mod tests {
 
     #[test]
     fn a_target_is_met_from_its_bound_on() {
-        let target = |asked, median| Target {
+        let target = |bound, median| Target {
             what: String::new(),
-            asked,
+            bound,
             ratio: Some(Spread { median, min: 0.0, max: 100.0 }),
         };
-        assert_eq!(target(Asked::AtLeast(15.0), 15.0).verdict(), "met");
-        assert_eq!(target(Asked::AtLeast(15.0), 14.9).verdict(), "MISSED");
-        assert_eq!(target(Asked::AtMost(1.4), 1.4).verdict(), "met");
-        assert_eq!(target(Asked::AtMost(1.4), 1.41).verdict(), "MISSED");
-        let unknown = Target { ratio: None, ..target(Asked::AtMost(1.4), 1.0) };
+        assert_eq!(target(Bound::AtLeast(15.0), 15.0).verdict(), "met");
+        assert_eq!(target(Bound::AtLeast(15.0), 14.9).verdict(), "MISSED");
+        assert_eq!(target(Bound::AtMost(1.4), 1.4).verdict(), "met");
+        assert_eq!(target(Bound::AtMost(1.4), 1.41).verdict(), "MISSED");
+        let unknown = Target { ratio: None, ..target(Bound::AtMost(1.4), 1.0) };
         assert_eq!(unknown.verdict(), "not measured");
     }
 }

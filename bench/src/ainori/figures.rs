@@ -1,27 +1,27 @@
-//! The paper's Figures 5 to 12 in one, a row a program: speed-up, page messages, and what is
-//! saved of these, where what the paper's text says stands beside.
+//! Figures 5 to 12 of the paper in one, with a row for each program: speed-up, page messages, and
+//! saved page messages, beside the numbers of the paper's text.
 
-use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Panel, Row, Style, log2};
 
 use super::options::{NORMAL, Options};
 use super::paper::{CLAIMS, PROGRAMS, Program};
 use super::simulated::{Run, Runs};
 
-/// The look of a policy: that of its place on the command line.
-fn look(options: &Options, policy: &str, kind: Kind) -> Look {
+/// Returns the line style of a policy, by its position on the command line.
+fn style(options: &Options, policy: &str, kind: Kind) -> Style {
     let at = options.rides.iter().position(|of| of == policy).unwrap_or_default();
-    Look { colour: COLOURS[at % COLOURS.len()], kind }
+    Style { colour: COLOURS[at % COLOURS.len()], kind }
 }
 
-/// The figure.
+/// Returns the figure.
 pub fn figure(runs: &Runs, options: &Options) -> Figure {
     let mut legend: Vec<_> = options
         .rides
         .iter()
-        .map(|policy| (policy.clone(), look(options, policy, Kind::Solid)))
+        .map(|policy| (policy.clone(), style(options, policy, Kind::Solid)))
         .collect();
     for policy in ["ainori1", "ainori2"] {
-        legend.push((format!("{policy}, the paper's text"), look(options, policy, Kind::Dashed)));
+        legend.push((format!("{policy}, the paper's text"), style(options, policy, Kind::Dashed)));
     }
     legend.push(("as many as processes".to_string(), GREY));
     Figure {
@@ -39,7 +39,7 @@ fn row(program: &Program, runs: &Runs, options: &Options) -> Row {
             let runs = runs.all.iter().filter(|run| run.program == program.name);
             let runs = runs.filter(|run| run.policy == *policy);
             let points = runs.filter_map(|run| Some((log2(run.processes), value(run)?)));
-            Line { points: points.collect(), look: look(options, policy, Kind::Solid) }
+            Line { points: points.collect(), style: style(options, policy, Kind::Solid) }
         };
         options.rides.iter().map(line).filter(|line| !line.points.is_empty()).collect()
     };
@@ -48,7 +48,7 @@ fn row(program: &Program, runs: &Runs, options: &Options) -> Row {
     let top = speedups.iter().flat_map(|line| &line.points).fold(1.0, |top: f64, at| top.max(at.1));
     let ideal = options.processes.iter().filter(|count| **count as f64 <= top * 1.05);
     let ideal = ideal.map(|&count| (log2(count), count as f64)).collect();
-    speedups.push(Line { points: ideal, look: GREY });
+    speedups.push(Line { points: ideal, style: GREY });
     let thousands = lines(&|run| Some(run.sent() / 1000.0));
     // One process sends nothing.
     let is_saved = |run: &Run| run.policy != NORMAL && run.processes > 1;
@@ -56,7 +56,7 @@ fn row(program: &Program, runs: &Runs, options: &Options) -> Row {
     for claim in CLAIMS.iter().filter(|claim| claim.program == program.name) {
         if let Some(percent) = claim.messages {
             let points = vec![(log2(claim.processes), percent)];
-            saved.push(Line { points, look: look(options, claim.policy, Kind::Dashed) });
+            saved.push(Line { points, style: style(options, claim.policy, Kind::Dashed) });
         }
     }
     let panel = |caption: &str, y: Axis, lines: Vec<Line>| Panel {

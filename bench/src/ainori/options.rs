@@ -2,14 +2,14 @@
 
 use clap::{Parser, ValueEnum};
 
-/// The policy that the others are held against.
+/// The policy that the others are compared with.
 pub const NORMAL: &str = "normal";
 
-/// What is run.
+/// The selection of runs.
 #[derive(Parser)]
 pub struct Options {
-    /// Numbers of processes in the simulator, two a machine; the first is the one that
-    /// speed-ups are against
+    /// Numbers of processes in the simulator, two per machine; speed-ups are relative to the first
+    /// one
     #[arg(
         long,
         value_delimiter = ',',
@@ -20,7 +20,7 @@ pub struct Options {
     /// Numbers of nodes of real runs
     #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "2,4,8")]
     pub nodes: Vec<usize>,
-    /// Policies of rides; normal has to be among them
+    /// Policies of rides; must include normal
     #[arg(
         long,
         value_delimiter = ',',
@@ -42,12 +42,12 @@ pub struct Options {
     pub small: bool,
 }
 
-/// What can be done.
+/// The parts of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// The figures.
+    /// Figures in the simulator
     Simulated,
-    /// Real runs.
+    /// Real runs
     Real,
 }
 

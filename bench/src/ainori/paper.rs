@@ -1,20 +1,20 @@
-//! What the paper's text says (§3.3): its figures have no numbers.
+//! The numbers of the paper's text (§3.3); its figures have no numbers.
 
-/// A program of the paper. Its size there is the default of `examples/dsm` and of `nagaya sim`.
+/// A program of the paper. The paper's size is the default of `examples/dsm` and of `nagaya sim`.
 pub struct Program {
-    /// As its file is called.
+    /// The name of its file.
     pub name: &'static str,
-    /// Its size, in words.
+    /// A description of its size.
     pub size: &'static str,
     /// The paper's figures: speed-up, page messages.
     pub figures: [u32; 2],
     /// Its arguments in real runs.
     pub real: &'static str,
-    /// And in a quick run.
+    /// Its arguments in a smoke test.
     pub quick: &'static str,
 }
 
-/// All of them.
+/// All programs.
 pub const PROGRAMS: [Program; 4] = [
     Program {
         name: "mm",
@@ -46,17 +46,17 @@ pub const PROGRAMS: [Program; 4] = [
     },
 ];
 
-/// Something that the paper says a policy saves of what `normal` takes, in percent.
+/// A saving of a policy against `normal` in the paper, in percent.
 pub struct Claim {
-    /// Of which program.
+    /// The program.
     pub program: &'static str,
-    /// On how many processes.
+    /// Number of processes.
     pub processes: usize,
-    /// By which policy.
+    /// The policy.
     pub policy: &'static str,
-    /// Of page messages.
+    /// Saved page messages.
     pub messages: Option<f64>,
-    /// Of time. (The paper calls it 性能向上, improvement, and does not say of what.)
+    /// Saved time. (The paper calls it 性能向上, improvement, and does not define it.)
     pub time: Option<f64>,
 }
 
@@ -70,7 +70,7 @@ const fn claim(
     Claim { program, processes, policy, messages, time }
 }
 
-/// All that it says.
+/// All savings in the text.
 pub const CLAIMS: [Claim; 8] = [
     claim("mm", 16, "ainori2", None, Some(45.1)),
     claim("mm", 32, "ainori1", Some(71.9), Some(30.3)),
@@ -82,7 +82,7 @@ pub const CLAIMS: [Claim; 8] = [
     claim("is", 4, "ainori2", Some(12.4), Some(4.8)),
 ];
 
-/// What is asked of a policy: page messages saved, at least so many percent.
+/// The targets: program, processes, policy, and minimum of saved page messages in percent.
 pub const ASKED: [(&str, usize, &str, f64); 8] = [
     ("mm", 32, "ainori2", 71.9),
     ("sor", 32, "ainori2", 14.4),

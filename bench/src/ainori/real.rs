@@ -1,4 +1,4 @@
-//! Page messages of real runs, and of the simulator's with the same parameters.
+//! Page messages of real runs and of simulated runs with the same parameters.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         }
     }
     progress("");
-    table.print("OP_GETPGRANT + OP_BARRGRANT + OP_PUSH of real runs, and as nagaya sim says");
+    table.print("OP_GETPGRANT + OP_BARRGRANT + OP_PUSH of real runs, and of nagaya sim");
     for program in &PROGRAMS {
         let arguments = if options.small { program.quick } else { program.real };
         println!("  {}: {arguments}", program.name);

@@ -1,4 +1,4 @@
-//! Tables of the runs in the simulator, the paper's numbers beside ours, and what is asked.
+//! Tables of the simulated runs, the numbers of the paper beside them, and the targets.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use super::simulated::{Run, Runs};
 use crate::failure::Failure;
 use crate::spread::Spread;
 use crate::table::{Table, write_lines};
-use crate::target::{self, Asked, Target};
+use crate::target::{self, Bound, Target};
 
-/// Bytes of a page, the simulator's default; and what of a message's bytes may be rides that
-/// were of no use, with `auto`.
+/// Bytes of a page, the default of the simulator; and the target for unused rides with `auto`, in
+/// percent of all bytes.
 const PAGE: f64 = 8192.0;
 const WASTED_PERCENT: f64 = 10.0;
 
@@ -24,11 +24,7 @@ pub fn write(runs: &Runs, options: &Options, out: &Path) -> Result<(), Failure> 
     print_rides(runs);
     print_paper(runs);
     println!("\nall runs in the simulator: {:.0} s", runs.took.as_secs_f64());
-    target::report(
-        "rides: what is asked, in percent, and whether it is reached",
-        &targets(runs),
-        &out.join("ainori-targets.csv"),
-    )?;
+    target::report("rides: targets, in percent", &targets(runs), &out.join("ainori-targets.csv"))?;
     write_lines(&out.join("ainori.csv"), &csv(runs))?;
     figures::figure(runs, options).write(&out.join("ainori.svg"))?;
     Ok(())
@@ -38,12 +34,12 @@ fn time(run: &Run) -> f64 {
     run.seconds
 }
 
-/// Rides of no use, in percent of all bytes.
+/// Returns unused rides in percent of all bytes.
 fn wasted(run: &Run) -> f64 {
     run.wasted as f64 * PAGE * 100.0 / run.bytes.max(1) as f64
 }
 
-/// A program's speed-ups and page messages: the paper's two figures.
+/// Prints the speed-ups and page messages of a program: two figures of the paper.
 fn print_program(program: &Program, runs: &Runs, options: &Options) {
     let mut headings = vec!["processes".to_string()];
     for policy in &options.rides {
@@ -77,7 +73,7 @@ fn print_program(program: &Program, runs: &Runs, options: &Options) {
     ));
 }
 
-/// What became of rides on the largest number of processes.
+/// Prints the fate of rides on the largest number of processes.
 fn print_rides(runs: &Runs) {
     let mut table = Table::new([
         "",
@@ -104,10 +100,10 @@ fn print_rides(runs: &Runs) {
             table.row(row);
         }
     }
-    table.print("what became of rides");
+    table.print("fate of rides");
 }
 
-/// What the paper says, and what the simulator does, all in percent.
+/// Prints the numbers of the paper and of the simulator, in percent.
 fn print_paper(runs: &Runs) {
     let mut table = Table::new([
         "",
@@ -144,19 +140,19 @@ fn print_paper(runs: &Runs) {
 
 fn targets(runs: &Runs) -> Vec<Target> {
     let one = |value: f64| Spread::of(&[value]);
-    let asked = |policy: &str| runs.all.iter().any(|run| run.policy == policy);
+    let bound = |policy: &str| runs.all.iter().any(|run| run.policy == policy);
     let mut targets = Vec::new();
-    for &(program, processes, policy, least) in ASKED.iter().filter(|(.., of, _)| asked(of)) {
+    for &(program, processes, policy, least) in ASKED.iter().filter(|(.., of, _)| bound(of)) {
         let run = runs.get(program, policy, processes);
         targets.push(Target {
             what: format!("{program} on {processes}, {policy}: page messages saved"),
-            asked: Asked::AtLeast(least),
+            bound: Bound::AtLeast(least),
             ratio: run.map(|run| one(runs.saved(run, Run::sent))),
         });
         if policy == "auto" {
             targets.push(Target {
                 what: format!("{program} on {processes}, {policy}: wasted rides of bytes"),
-                asked: Asked::AtMost(WASTED_PERCENT),
+                bound: Bound::AtMost(WASTED_PERCENT),
                 ratio: run.map(|run| one(wasted(run))),
             });
         }

@@ -1,4 +1,4 @@
-//! The runs in the simulator.
+//! Simulated runs.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,9 +20,9 @@ pub struct Run {
     pub policy: String,
     pub processes: usize,
     pub seconds: f64,
-    /// Against one process.
+    /// The speed-up over one process.
     pub speedup: f64,
-    /// OP_GETPGRANT, OP_BARRGRANT and OP_PUSH.
+    /// Number of page messages: OP_GETPGRANT, OP_BARRGRANT and OP_PUSH.
     pub page_messages: u64,
     pub messages: u64,
     pub bytes: u64,
@@ -33,27 +33,27 @@ pub struct Run {
 }
 
 impl Run {
-    /// Number of page messages: OP_GETPGRANT, OP_BARRGRANT and OP_PUSH.
+    /// Returns the number of page messages.
     pub fn sent(&self) -> f64 {
         self.page_messages as f64
     }
 }
 
-/// All of them, and how long they took.
+/// All runs, and their duration.
 pub struct Runs {
     pub all: Vec<Run>,
     pub took: Duration,
 }
 
 impl Runs {
-    /// One of them.
+    /// Returns one run.
     pub fn get(&self, program: &str, policy: &str, processes: usize) -> Option<&Run> {
         self.all
             .iter()
             .find(|run| (run.program, &*run.policy, run.processes) == (program, policy, processes))
     }
 
-    /// What a run saves of what `normal` takes, in percent.
+    /// Returns the saving of a run against `normal`, in percent.
     pub fn saved(&self, run: &Run, of: fn(&Run) -> f64) -> f64 {
         let normal = self.get(run.program, NORMAL, run.processes).map_or(0.0, of);
         if normal == 0.0 { 0.0 } else { (1.0 - of(run) / normal) * 100.0 }
@@ -79,7 +79,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<Runs, Failu
             let table = read(&csv)?;
             for line in table.lines().skip(1) {
                 all.push(of(&table, line, program.name, policy).ok_or_else(|| {
-                    Failure::new(format!("{}: not what `nagaya sim` writes", csv.display()))
+                    Failure::new(format!("{}: not a table of `nagaya sim`", csv.display()))
                 })?);
             }
         }
@@ -88,7 +88,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<Runs, Failu
     Ok(Runs { all, took: began.elapsed() })
 }
 
-/// Of a line of the simulator's table.
+/// Parses a line of the simulator's table.
 fn of(table: &str, line: &str, program: &'static str, policy: &str) -> Option<Run> {
     let number = |name: &str| cell_of::<u64>(table, line, name);
     Some(Run {

@@ -1,4 +1,4 @@
-//! An application: where it comes from, how it is run, and how its output is read.
+//! An application: its source, its command line, and its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,42 +10,42 @@ use crate::launch::{on_path, output_of};
 
 /// A program with an input.
 pub struct Application {
-    /// As it is called in tables.
+    /// Its name in tables.
     pub name: &'static str,
     /// Its Debian package.
     pub package: &'static str,
     /// Finds or makes the executable.
     pub program: fn(&Path) -> Result<PathBuf, Failure>,
-    /// Its arguments; it runs in a directory of its own.
+    /// Its arguments. It runs in a separate directory.
     pub arguments: Vec<String>,
-    /// Fills that directory; the flag asks for the small input.
+    /// Writes the input to that directory; the flag selects the small one.
     pub prepare: fn(&Path, bool) -> Result<(), Failure>,
-    /// Reads what it left there and what it printed; `None` where that says nothing.
-    pub read: fn(&Path, &str) -> Option<Said>,
+    /// Parses its files and its output; `None` if they are not as expected.
+    pub read: fn(&Path, &str) -> Option<Outcome>,
 }
 
-/// What an application said.
-pub struct Said {
-    /// What it computed: all that must not depend on time.
+/// The output of an application.
+pub struct Outcome {
+    /// Its results, which must not depend on time.
     pub results: Vec<String>,
-    /// What it measured.
+    /// Its own figures.
     pub figures: Vec<Figure>,
-    /// The part of its time that it spent in communication, waiting included, if it tells.
+    /// The fraction of its time in communication, including waits, if it reports it.
     pub in_messages: Option<f64>,
 }
 
-/// A number that an application measured.
+/// A figure that an application prints.
 pub struct Figure {
-    /// What it is, and its unit.
+    /// Its name and unit.
     pub name: &'static str,
-    /// The number.
+    /// Its value.
     pub value: f64,
-    /// Whether more is better.
+    /// True if more is better.
     pub is_rate: bool,
 }
 
 impl Application {
-    /// Its version, as the package says, without Debian's additions.
+    /// Returns the version of its package, without Debian's additions.
     pub fn version(&self) -> String {
         let mut query = Command::new("dpkg-query");
         query.args(["-W", "-f", "${Version}", self.package]);
@@ -56,7 +56,7 @@ impl Application {
     }
 }
 
-/// The path of an installed program.
+/// Returns the path of an installed program.
 pub fn installed(name: &str, packages: &str) -> Result<PathBuf, Failure> {
     on_path(name).ok_or_else(|| {
         Failure::new(format!(
@@ -78,7 +78,7 @@ pub fn write(dir: &Path, name: &str, text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("{}: {error}", dir.join(name).display())))
 }
 
-/// `from` by `to`, which must be there: an input that has changed is not to pass unnoticed.
+/// Replaces `from` by `to`. Fails if `from` is missing, since the input has changed then.
 pub fn replaced(text: &str, from: &str, to: &str) -> Result<String, Failure> {
     if !text.contains(from) {
         return Err(Failure::new(format!("its input is not the one we know: no `{from}` in it")));
@@ -86,12 +86,12 @@ pub fn replaced(text: &str, from: &str, to: &str) -> Result<String, Failure> {
     Ok(text.replace(from, to))
 }
 
-/// The lines that `wanted` is true for.
+/// Returns the lines that `wanted` accepts.
 pub fn lines(text: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     text.lines().filter(|line| wanted(line)).map(str::to_string).collect()
 }
 
-/// The number that stands `words` words behind `label`, at its first occurrence.
+/// Returns the number `words` words after the first occurrence of `label`.
 pub fn number_behind(text: &str, label: &str, words: usize) -> Option<f64> {
     let rest = &text[text.find(label)? + label.len()..];
     rest.split_whitespace().nth(words)?.trim_end_matches('s').parse().ok()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::application::{
-    Application, Figure, Said, installed, lines, number_behind, replaced, write,
+    Application, Figure, Outcome, installed, lines, number_behind, replaced, write,
 };
 
 /// Quantum ESPRESSO and NWChem.
@@ -32,10 +32,10 @@ pub fn all() -> Vec<Application> {
                 write(dir, "water.nw", &replaced(input, "library 6-31g*", basis)?)
             },
             read: |_, printed| {
-                // It hands out work as ranks ask for it: sums differ in the last digits.
+                // NWChem distributes work dynamically: sums differ in the last digits.
                 let energy =
                     |label: &str| Some(format!("{:.8}", number_behind(printed, label, 0)?));
-                Some(Said {
+                Some(Outcome {
                     results: vec![energy("Total DFT energy =")?, energy("Total MP2 energy")?],
                     figures: Vec::new(),
                     in_messages: None,
@@ -45,13 +45,13 @@ pub fn all() -> Vec<Application> {
     ]
 }
 
-/// Energies and forces; of the time, what the transposition in the FFT took: its messages.
-fn espresso(_: &Path, printed: &str) -> Option<Said> {
+/// Parses energies and forces, and the time of the transposition in the FFT: its messages.
+fn espresso(_: &Path, printed: &str) -> Option<Outcome> {
     let seconds = |label: &str| number_behind(printed, label, 2).unwrap_or(0.0);
     let messages = seconds("fft_scatt_xy :") + seconds("fft_scatt_yz :");
-    // Minutes would be written otherwise.
+    // Times above a minute have another format.
     let whole = number_behind(printed, "     PWSCF        :", 2)?;
-    Some(Said {
+    Some(Outcome {
         results: lines(printed, |line| line.contains("Ry") || line.contains("force =")),
         figures: vec![Figure {
             name: "FFT transposition, ms",

@@ -3,10 +3,10 @@
 use std::fs;
 
 use super::application::{
-    Application, Figure, Said, installed, lines, number_behind, replaced, write,
+    Application, Figure, Outcome, installed, lines, number_behind, replaced, write,
 };
 
-/// What of its summary is shown: its name there, ours, the factor between, more is better.
+/// Figures of its summary: its name there, the name here, a factor, and true if more is better.
 const FIGURES: [(&str, &str, f64, bool); 7] = [
     ("\nHPL_Tflops=", "Linpack, Gflop/s", 1000.0, true),
     ("\nPTRANS_GBs=", "transposition, GB/s", 1.0, true),
@@ -36,7 +36,7 @@ pub fn all() -> Vec<Application> {
                 let value = factor * number_behind(&report, name, 0)?;
                 Some(Figure { name: ours, value, is_rate })
             };
-            Some(Said {
+            Some(Outcome {
                 results: lines(&report, |line| wanted.iter().any(|name| line.contains(name))),
                 figures: FIGURES.iter().map(figure).collect::<Option<_>>()?,
                 in_messages: None,

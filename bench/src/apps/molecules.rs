@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::application::{
-    Application, Figure, Said, installed, lines, number_behind, replaced, shipped, write,
+    Application, Figure, Outcome, installed, lines, number_behind, replaced, shipped, write,
 };
 use crate::failure::Failure;
 use crate::launch::output_of;
@@ -57,21 +57,21 @@ pub fn all() -> Vec<Application> {
     ]
 }
 
-/// The thermodynamic output, and LAMMPS's own account of its time.
-fn lammps(_: &Path, printed: &str) -> Option<Said> {
+/// Parses the thermodynamic output, and LAMMPS's breakdown of its time.
+fn lammps(_: &Path, printed: &str) -> Option<Outcome> {
     let from = printed.find("Step ")?;
     let to = printed.find("Loop time")?;
     let results = printed[from..to].lines().map(|line| line.split("CPU").next().unwrap_or(""));
     let whole = number_behind(printed, "Loop time of", 0)?;
     let messages = number_behind(printed, "\nComm    |", 2)?;
-    Some(Said {
+    Some(Outcome {
         results: results.map(str::to_string).collect(),
         figures: vec![Figure { name: "communication, ms", value: 1e3 * messages, is_rate: false }],
         in_messages: Some(messages / whole),
     })
 }
 
-/// Boxes of water in equilibrium, which GROMACS ships, side by side.
+/// Writes an input of several boxes of water in equilibrium, which GROMACS ships.
 fn water(dir: &Path, quick: bool) -> Result<(), Failure> {
     let steps = if quick { "nsteps        = 60" } else { "nsteps        = 3000" };
     let input = include_str!("../../../tests/inputs/water.mdp");
@@ -87,17 +87,17 @@ fn water(dir: &Path, quick: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The energies, and GROMACS's own account of its time.
-fn gromacs(dir: &Path, _: &str) -> Option<Said> {
+/// Parses the energies, and GROMACS's breakdown of its time.
+fn gromacs(dir: &Path, _: &str) -> Option<Outcome> {
     let log = fs::read_to_string(dir.join("md.log")).ok()?;
     let (_, account) = log.split_once("R E A L   C Y C L E")?;
     let whole = number_behind(account, "\n Total  ", 0)?;
-    // Ranks, threads and calls stand before the time.
+    // Ranks, threads and calls precede the time.
     let waits =
         ["\n Comm. coord.", "\n Wait + Comm. F", "\n PME 3D-FFT Comm.", "\n Comm. energies"];
     let messages: f64 =
         waits.iter().map(|label| number_behind(account, label, 3).unwrap_or(0.0)).sum();
-    Some(Said {
+    Some(Outcome {
         results: lines(&log, |line| line.contains("e+04")),
         figures: vec![Figure { name: "communication, ms", value: 1e3 * messages, is_rate: false }],
         in_messages: Some(messages / whole),

@@ -1,7 +1,7 @@
-//! mpi4py's own benchmark. Debian's `python3` is not position-independent, so a small main
-//! function around Debian's libpython runs it, on both sides.
+//! mpi4py's own benchmark. Debian's `python3` is not position-independent, so a small main function
+//! with Debian's libpython runs it on both sides.
 
-use super::application::{Application, Figure, Said, number_behind};
+use super::application::{Application, Figure, Outcome, number_behind};
 use crate::programs::compile_python;
 
 /// `python -m mpi4py.bench ringtest`.
@@ -17,7 +17,7 @@ pub fn all() -> Vec<Application> {
         prepare: |_, _| Ok(()),
         read: |_, printed| {
             let seconds = number_behind(printed, "loops =", 0)?;
-            Some(Said {
+            Some(Outcome {
                 results: vec![printed.split('=').next()?.to_string()],
                 figures: vec![Figure {
                     name: "2000 × 1 MB, ms",

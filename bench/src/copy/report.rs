@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
+use figure::{Axis, COLOURS, Figure, Kind, Line, Panel, Row, Style, log2};
 
 use super::loops::Sample;
 use crate::failure::Failure;
@@ -43,8 +43,8 @@ pub fn write(measured: &[OfPair], out: &Path) -> Result<(), Failure> {
     for (words, cpus, samples) in measured {
         let (kept, distance_ns) = at_one_distance(samples);
         println!(
-            "\ncopy: cores {} and {} ({words}), mostly {distance_ns:.0} ns apart; {} of {} \
-             samples at another distance are left aside",
+            "\ncopy: cores {} and {} ({words}), usually {distance_ns:.0} ns apart; {} of {} \
+             samples at another distance are discarded",
             cpus.0,
             cpus.1,
             samples.len() - kept.len(),
@@ -70,7 +70,7 @@ pub fn write(measured: &[OfPair], out: &Path) -> Result<(), Failure> {
             rows.push(Row { title: format!("{title}; cores {distance_ns:.0} ns apart"), panels });
         }
     }
-    let legend = DRAWN.iter().enumerate().map(|(at, (name, _))| (name.to_string(), look(at)));
+    let legend = DRAWN.iter().enumerate().map(|(at, (name, _))| (name.to_string(), style(at)));
     let caption = machine::caption();
     Figure { caption, legend: legend.collect(), rows }.write(&out.join("copy.svg"))?;
     println!("\nwritten: copy.csv, copy.svg in {}", out.display());
@@ -161,8 +161,8 @@ fn print_table(title: &str, times: &Times, samples: &[Sample]) {
     }
 }
 
-fn look(at: usize) -> Look {
-    Look { colour: COLOURS[at], kind: DRAWN[at].1 }
+fn style(at: usize) -> Style {
+    Style { colour: COLOURS[at], kind: DRAWN[at].1 }
 }
 
 fn panel(caption: &str, times: &Times, what: usize) -> Panel {
@@ -170,7 +170,7 @@ fn panel(caption: &str, times: &Times, what: usize) -> Panel {
         let of_loop = times.iter().filter(|((copier, _), _)| *copier == DRAWN[at].0);
         let points =
             of_loop.map(|((_, bytes), of)| (log2(*bytes), *bytes as f64 / of[what].median));
-        Line { points: points.collect(), look: look(at) }
+        Line { points: points.collect(), style: style(at) }
     };
     let lines: Vec<Line> = (0..DRAWN.len()).map(line).collect();
     let x = Axis::sizes(sizes_of(times).into_iter());

@@ -1,21 +1,21 @@
-//! Slow cores: control groups whose processes get a part of a processor's time.
+//! Slow cores: control groups with a CPU quota.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Of each period so much, in microseconds: a fifth.
+/// The quota and its period in microseconds: a fifth of a processor.
 const QUOTA_US: u32 = 2_000;
 const PERIOD_US: u32 = 10_000;
 
-/// A control group for each rank. They go with this value, when nobody is in them.
+/// A control group for each rank. The empty groups are removed with this value.
 pub struct Slow {
-    /// A rank's group is called so, and `-RANK`.
+    /// A rank's group has this path, followed by `-RANK`.
     pub prefix: PathBuf,
     groups: Vec<PathBuf>,
 }
 
 impl Slow {
-    /// Makes them; `None` where we may not.
+    /// Makes the groups; `None` without the permission.
     pub fn make(ranks: usize) -> Option<Self> {
         let ours = fs::read_to_string("/proc/self/cgroup").ok()?;
         ours.lines().find_map(|line| {

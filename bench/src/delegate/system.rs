@@ -1,6 +1,6 @@
-//! The system test of the Multiple PVAS paper on today's parts: a requester sends and puts to an
-//! accepter through UCX, by itself and through a delegatee; and what the paper predicts, that
-//! to delegate a whole collective beats making it where the requester's core is slow.
+//! The system test of the Multiple PVAS paper with today's components: a requester sends and puts
+//! to an accepter through UCX, directly and through a delegatee. The paper also predicts that
+//! delegating a whole collective pays if the requester's core is slow.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,38 +16,38 @@ use crate::progress::progress;
 use crate::sizes;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
-use crate::target::{Asked, Target};
+use crate::target::{Bound, Target};
 
-/// Which of UCX's transports, by name and as UCX is told. One device: UCX 1.13 crashes where its
-/// TCP has two.
+/// UCX's transports: name and UCX_TLS. With one device only, since TCP of UCX 1.13 crashes with
+/// two.
 const TRANSPORTS: [(&str, &str); 2] = [("shared memory", "shm,self"), ("TCP", "tcp,self")];
 
-/// From so many bytes up the paper's delegated transfers take as long as direct ones.
+/// Bytes from which delegated transfers take as long as direct ones in the paper.
 const LARGE: usize = 4 << 10;
-/// Within this ratio.
+/// Maximum ratio that counts as equal.
 const EQUAL: f64 = 1.03;
-/// What may be added to smaller ones, in microseconds; the paper adds 0.4 to 1.9.
+/// Maximum overhead for smaller ones, in microseconds; 0.4 to 1.9 in the paper.
 const ADDED_US: f64 = 0.8;
 
-/// A collective is repeated for so many times the time of a transfer: for many periods of the
-/// quota that makes a core slow.
+/// Factor between the durations of a collective and of a transfer: it must last for many periods of
+/// the quota of a slow core.
 const LONGER: u32 = 30;
 const TIME_LIMIT: Duration = Duration::from_secs(120);
-/// Ranks, and bytes that each gives to a collective.
+/// Number of ranks, and bytes per rank of a collective.
 const RANKS: usize = 2;
 const GIVEN: [usize; 3] = [8, 8 << 10, 1 << 20];
 
-/// What was done, over what or where, how many bytes.
+/// Operation, transport or core, number of bytes.
 type Case = (String, &'static str, usize);
 
-/// Nanoseconds, in the order of the rounds: direct, delegated.
+/// Times in nanoseconds, in the order of the rounds: direct, delegated.
 #[derive(Default)]
 struct Times(BTreeMap<Case, [Vec<f64>; 2]>);
 
 const WAYS: [&str; 2] = ["direct", "delegated"];
 
 impl Times {
-    /// Takes in what a program has said: what, way, bytes, ns.
+    /// Parses the output of a program: operation, direct or delegated, bytes, ns.
     fn read(&mut self, place: &'static str, output: &str) -> Option<()> {
         for line in output.lines() {
             let [what, way, bytes, ns] = line.split_whitespace().collect::<Vec<_>>()[..] else {
@@ -65,7 +65,7 @@ impl Times {
         cases.map(|((_, _, bytes), times)| (*bytes, times))
     }
 
-    /// The largest of the medians of what `of` makes of the two times, over these sizes.
+    /// Returns the largest median, over these sizes, of a function of the two times.
     fn worst(
         &self,
         what: &str,
@@ -103,7 +103,7 @@ impl Times {
     }
 }
 
-/// Measures, prints tables, writes `delegate-system.csv`; returns what is asked of it.
+/// Measures, prints tables, writes `delegate-system.csv`; returns the targets.
 pub fn run(
     rounds: u32,
     milliseconds: u32,
@@ -178,12 +178,12 @@ fn targets(times: &Times, slow: bool) -> Vec<Target> {
         for what in ["send", "put"] {
             targets.push(Target {
                 what: format!("{what} of 4 KB and more by {place}: delegated over direct"),
-                asked: Asked::AtMost(EQUAL),
+                bound: Bound::AtMost(EQUAL),
                 ratio: times.worst(what, place, |bytes| bytes >= LARGE, |a, b| b / a),
             });
             targets.push(Target {
                 what: format!("{what} of less by {place}: added µs"),
-                asked: Asked::AtMost(ADDED_US),
+                bound: Bound::AtMost(ADDED_US),
                 ratio: times.worst(what, place, |bytes| bytes < LARGE, |a, b| (b - a) / 1000.0),
             });
         }
@@ -191,7 +191,7 @@ fn targets(times: &Times, slow: bool) -> Vec<Target> {
     for what in ["allreduce", "alltoall"].into_iter().filter(|_| slow) {
         targets.push(Target {
             what: format!("{what} on slow cores: delegated over direct"),
-            asked: Asked::AtMost(1.0),
+            bound: Bound::AtMost(1.0),
             ratio: times.worst(what, "slow core", |_| true, |a, b| b / a),
         });
     }

@@ -11,10 +11,10 @@ pub struct Options {
     /// Samples per run; their median and 99th percentile are used
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..))]
     pub samples: u32,
-    /// Nodes that meet at a barrier
+    /// Numbers of nodes at a barrier
     #[arg(long, value_delimiter = ',', default_value = "2,4,8")]
     pub barriers: Vec<usize>,
-    /// Nodes that the programs run on
+    /// Numbers of nodes of the programs
     #[arg(long, value_delimiter = ',', default_value = "2,4,8,16")]
     pub nodes: Vec<usize>,
     /// Measure only these parts
@@ -34,13 +34,13 @@ pub struct Options {
 /// The parts of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// Single steps.
+    /// Single operations
     Steps,
-    /// What programs send.
+    /// Messages of programs
     Traffic,
-    /// Simulated time against real time.
+    /// Simulated and real time
     Simulated,
-    /// Speed-ups in the simulator.
+    /// Speed-ups in the simulator
     Speedup,
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
+use figure::{Axis, COLOURS, Figure, Kind, Line, Panel, Row, Style, log2};
 
 use super::options::Options;
 use super::step::{BARRIER, STEPS};
@@ -10,7 +10,7 @@ use super::traffic::{Counts, PROGRAMS, Traffic};
 use crate::failure::Failure;
 use crate::machine;
 use crate::results::Measure;
-use crate::steps::{Steps, Way, measure};
+use crate::steps::{Series, Steps, measure};
 use crate::table::{Table, write_lines};
 use crate::target;
 
@@ -25,13 +25,13 @@ pub fn write(
         steps.print(
             &measures(options),
             &format!(
-                "steps of shared memory, and what each cannot do without (UCX's round trip, a \
-                 bare fault) by threads that sleep and that spin; medians of {} rounds",
+                "operations of shared memory, and their lower bounds (UCX's round trip, a bare fault) \
+                 by threads that sleep and that spin; medians of {} rounds",
                 options.rounds
             ),
         );
         target::report(
-            "shared memory: what is asked, and whether it is reached",
+            "shared memory: targets",
             &steps.targets(&STEPS),
             &out.join("dsm-targets.csv"),
         )?;
@@ -47,7 +47,7 @@ pub fn write(
     Ok(())
 }
 
-/// Everything that was measured, with the number of nodes.
+/// Returns all measured operations, with the numbers of nodes.
 fn measures(options: &Options) -> Vec<Measure> {
     let more = options.barriers.iter().filter(|&&nodes| nodes > 2);
     let two = STEPS.iter().map(|step| measure(step.name, 2));
@@ -79,8 +79,8 @@ fn print_traffic(traffic: &[Traffic]) {
         ]);
     }
     table.print(
-        "what programs send between nodes in one real run, and as nagaya sim says: page \
-         messages, all messages, diffs",
+        "messages of programs between nodes in one real run and in nagaya sim: page messages, all \
+         messages, diffs",
     );
 }
 
@@ -95,21 +95,21 @@ fn traffic_csv(traffic: &[Traffic]) -> Vec<String> {
     std::iter::once(headings.to_string()).chain(traffic.iter().map(line)).collect()
 }
 
-fn program_look(at: usize) -> Look {
-    Look { colour: COLOURS[at], kind: Kind::Solid }
+fn program_style(at: usize) -> Style {
+    Style { colour: COLOURS[at], kind: Kind::Solid }
 }
 
-/// Barriers, and the programs' pages and bytes, over the number of nodes.
+/// Returns the figure: barriers, and pages and bytes of programs, over the number of nodes.
 fn figure(steps: &Steps, traffic: &[Traffic], options: &Options) -> Figure {
-    let barrier = Look { colour: COLOURS[7], kind: Kind::Solid };
+    let barrier = Style { colour: COLOURS[7], kind: Kind::Solid };
     let met = measures(options).into_iter().filter(|of| of.what == BARRIER);
-    let point = |of: Measure| Some((log2(of.tasks), steps.medians.of(of, Way::Nagaya)?.median));
-    let barriers = vec![Line { points: met.filter_map(point).collect(), look: barrier }];
+    let point = |of: Measure| Some((log2(of.tasks), steps.medians.of(of, Series::Nagaya)?.median));
+    let barriers = vec![Line { points: met.filter_map(point).collect(), style: barrier }];
     let panel = |caption: &str, value: fn(&Traffic) -> f64| {
         let line = |(at, name): (usize, &str)| {
             let points = traffic.iter().filter(|of| of.name == name && value(of) > 0.0);
             let points = points.map(|of| (log2(of.nodes), value(of).log10())).collect();
-            Line { points, look: program_look(at) }
+            Line { points, style: program_style(at) }
         };
         let lines: Vec<Line> =
             PROGRAMS.iter().map(|program| program.name).enumerate().map(line).collect();
@@ -123,7 +123,7 @@ fn figure(steps: &Steps, traffic: &[Traffic], options: &Options) -> Figure {
     };
     let names = PROGRAMS.iter().enumerate();
     let mut legend: Vec<_> =
-        names.map(|(at, program)| (program.name.to_string(), program_look(at))).collect();
+        names.map(|(at, program)| (program.name.to_string(), program_style(at))).collect();
     legend.push(("barrier".to_string(), barrier));
     Figure {
         caption: machine::caption(),

@@ -1,9 +1,9 @@
-//! Simulated time against real time on two nodes of this machine.
+//! Simulated and real time on two nodes of this machine.
 //!
-//! In each round the machine is measured (`nagaya sim --calibrate`) and the programs run, for
-//! real and simulated. What their inner loops take is measured, too: by the program itself on
-//! one node, as many at once as there will be nodes, since they share caches and memory. So
-//! nothing of the simulated time comes from a run on two nodes.
+//! Each round calibrates the simulator (`nagaya sim --calibrate`), and runs the programs for real
+//! and in the simulator. The time of their inner loops is measured, too: by the program itself on
+//! one node, in as many instances as there will be nodes, since nodes share caches and memory. So
+//! no part of the simulated time comes from a run on two nodes.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ const NODES: usize = 2;
 
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// A program's times in seconds, a round each.
+/// The times of a program in seconds, one per round.
 struct Times {
     name: &'static str,
     one: Vec<f64>,
@@ -78,14 +78,14 @@ impl Times {
         let mut command = nagaya_sim(nagaya);
         command.arg(program.name).args(parameters(arguments)).arg("-c").arg(cluster);
         command.args(["-n", &NODES.to_string(), "--cores", &cores.max(1).to_string()]);
-        // Programs tell milliseconds: of a small one's loop that says nothing.
+        // Programs print milliseconds, which is too coarse for the loop of a small one.
         if !small {
             command.args(["--one-node", &one.to_string()]);
         }
         command.arg("--csv").arg(&csv);
         output_of(&mut command, TIME_LIMIT)?;
         let simulated = cell(&read(&csv)?, "time_s").ok_or_else(|| {
-            Failure::new(format!("{}: not what `nagaya sim` writes", csv.display()))
+            Failure::new(format!("{}: not a table of `nagaya sim`", csv.display()))
         })?;
         self.one.push(one);
         self.real.push(two);
@@ -93,7 +93,7 @@ impl Times {
         Ok(())
     }
 
-    /// How much longer the simulated run takes than the real one, round by round, in percent.
+    /// Returns the error of the simulated time in percent of the real one, over all rounds.
     fn error(&self) -> Spread {
         let quotients = Spread::quotients(&self.simulated, &self.real);
         Spread::of(&quotients.iter().map(|of| (of - 1.0) * 100.0).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! Speed-ups of the programs on clusters of many nodes, which the simulator draws.
+//! Speed-ups of the programs on simulated clusters of many nodes.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::launch::{Nagaya, output_of};
 use crate::progress::progress;
 use crate::table::write_lines;
 
-/// The clusters that `nagaya sim` knows, and on how many nodes.
+/// Clusters of `nagaya sim`, and numbers of nodes.
 const CLUSTERS: [(&str, &str); 2] =
     [("paper", "1,2,4,8,16,32"), ("current", "1,2,4,8,16,32,64,128,256,512,1024")];
 

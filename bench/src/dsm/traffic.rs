@@ -1,5 +1,5 @@
-//! What the programs of `examples/dsm` send between nodes: counted by the library, in one run
-//! of each; and by `nagaya sim`, which runs the same protocol.
+//! The messages of the programs of `examples/dsm` between nodes: counted by the library in one run
+//! of each, and by `nagaya sim`, which runs the same protocol.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::launch::{Nagaya, output_of};
 use crate::mpi::Mpi;
 use crate::programs;
 
-/// A program. In a full run it has its defaults, which are
-/// the sizes of the Ainori paper where that has the program.
+/// A program. A full run uses its defaults, which are the sizes of the Ainori paper, if that has
+/// the program.
 pub struct Program {
-    /// As its file is called.
+    /// The name of its file.
     pub name: &'static str,
     /// Its arguments in a quick run.
     pub small: &'static str,
 }
 
-/// All of them.
+/// All programs.
 pub const PROGRAMS: [Program; 7] = [
     Program { name: "mm", small: "--size 128" },
     Program { name: "sor", small: "--rows 64 --columns 1024 --iterations 4" },
@@ -34,10 +34,10 @@ pub const PROGRAMS: [Program; 7] = [
 
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// A run that is wanted.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
-    /// The program, as its file is called.
+    /// The name of the program's file.
     pub name: &'static str,
     /// Its arguments.
     pub arguments: &'a str,
@@ -45,24 +45,24 @@ pub struct Wanted<'a> {
     pub rides: &'a str,
 }
 
-/// What a program has sent on so many nodes, each of one task.
+/// The messages of a program on several nodes with one task each.
 pub struct Traffic {
     /// The program.
     pub name: &'static str,
-    /// How many.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How long it took, as it says itself.
+    /// Its time as printed by itself.
     pub seconds: f64,
-    /// In the real run.
+    /// The real run.
     pub real: Counts,
-    /// In the simulator's.
+    /// The simulated run.
     pub simulated: Counts,
 }
 
-/// Of all nodes together.
+/// The sums over all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Pages that were fetched.
+    /// Fetched pages.
     pub pages: u64,
     /// OP_GETPGRANT, OP_BARRGRANT and OP_PUSH.
     pub page_messages: u64,
@@ -70,12 +70,12 @@ pub struct Counts {
     pub messages: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// Pages whose changes were sent.
+    /// Diffs.
     pub diffs: u64,
 }
 
 impl Traffic {
-    /// Of one run, and one in the simulator.
+    /// Runs the program once for real and once in the simulator.
     pub fn of(
         wanted: &Wanted<'_>,
         nodes: usize,
@@ -117,14 +117,14 @@ impl Traffic {
         command.args(["--rides", rides, "-n", &nodes.to_string(), "--csv"]).arg(&csv);
         output_of(&mut command, TIME_LIMIT)?;
         let simulated = Counts::simulated(&read(&csv)?).ok_or_else(|| {
-            Failure::new(format!("{}: not what `nagaya sim` writes", csv.display()))
+            Failure::new(format!("{}: not a table of `nagaya sim`", csv.display()))
         })?;
         Ok(Traffic { name, nodes, seconds, real, simulated })
     }
 }
 
 impl Counts {
-    /// Adds what one node has sent, which it tells in JSON.
+    /// Adds the counts of one node, which are JSON.
     fn add(&mut self, report: &str) -> Option<()> {
         let report: serde_json::Value = serde_json::from_str(report).ok()?;
         let total = |name: &str| report["totals"][name].as_u64();
@@ -141,8 +141,8 @@ impl Counts {
         Some(())
     }
 
-    /// Of a table that the simulator has written: its last line. (Before the columns that
-    /// are wanted here there may be commas in names.)
+    /// Parses the last line of a table of the simulator. (Names with commas may precede the columns
+    /// that are read.)
     fn simulated(table: &str) -> Option<Self> {
         let of = |name: &str| cell(table, name);
         Some(Counts {
@@ -155,29 +155,29 @@ impl Counts {
     }
 }
 
-/// A number in the last line of such a table.
+/// Returns a number in the last line of such a table.
 pub fn cell<T: FromStr>(table: &str, name: &str) -> Option<T> {
     cell_of(table, table.lines().last()?, name)
 }
 
-/// A number in a line of such a table.
+/// Returns a number in a line of such a table.
 pub fn cell_of<T: FromStr>(table: &str, line: &str, name: &str) -> Option<T> {
     let at = table.lines().next()?.rsplit(',').position(|heading| heading == name)?;
     line.rsplit(',').nth(at)?.parse().ok()
 }
 
-/// `--size 128` → `size=128`.
+/// Translates `--size 128` to `size=128`.
 pub fn parameters(arguments: &str) -> Vec<String> {
     let words: Vec<&str> = arguments.split_whitespace().collect();
     words.chunks(2).map(|of| of.join("=").trim_start_matches('-').to_string()).collect()
 }
 
-/// A file's text.
+/// Reads the text of a file.
 pub fn read(file: &Path) -> Result<String, Failure> {
     fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
-/// Files of these names, with what stands behind a point.
+/// Returns the files with this name and a suffix.
 fn files(place: &Path, begin: &str) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(place)
         .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
@@ -189,7 +189,7 @@ fn files(place: &Path, begin: &str) -> Result<Vec<PathBuf>, Failure> {
     Ok(names.filter(ours).collect())
 }
 
-/// The end of its line: `mm: 2048 x 2048, 2 tasks: 1.748 s`.
+/// Returns the seconds at the end of a line such as `mm: 2048 x 2048, 2 tasks: 1.748 s`.
 pub fn seconds_of(output: &str) -> Option<f64> {
     output.lines().next()?.strip_suffix(" s")?.rsplit(' ').next()?.parse().ok()
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::sample::{WAYS, Way};
+use super::sample::{TRANSPORTS, Transport};
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
 use crate::results::{Measure, Results};
@@ -17,12 +17,12 @@ const LATENCY: usize = 4;
 const THROUGHPUT: usize = 4096;
 
 /// Table 2, in µs and MB/s. The paper had not measured FCP II; §6.1.2 expects this latency.
-const TABLE_2: [(Way, &str, &str); 5] = [
-    (Way::Vcl, "4.2", "1.7"),
-    (Way::Fcp, "240", "1.5"),
-    (Way::FcpPlus, "200", "1.5"),
-    (Way::Fcp2, "140 (expected)", ""),
-    (Way::Udp, "320", "0.76"),
+const TABLE_2: [(Transport, &str, &str); 5] = [
+    (Transport::Vcl, "4.2", "1.7"),
+    (Transport::Fcp, "240", "1.5"),
+    (Transport::FcpPlus, "200", "1.5"),
+    (Transport::Fcp2, "140 (expected)", ""),
+    (Transport::Udp, "320", "0.76"),
 ];
 
 /// Tables 4 and 5: a heading, the key in `nagaya info --fcp`, and the paper's numbers for FCP, FCP
@@ -41,30 +41,30 @@ const TABLE_5: [Row; 3] = [
 type Row = (&'static str, &'static str, [&'static str; 3]);
 
 /// Their names in `nagaya info --fcp`, and their columns.
-const PROTOCOLS: [(&str, Way); 3] =
-    [("fcp", Way::Fcp), ("fcp-plus", Way::FcpPlus), ("fcp2", Way::Fcp2)];
+const PROTOCOLS: [(&str, Transport); 3] =
+    [("fcp", Transport::Fcp), ("fcp-plus", Transport::FcpPlus), ("fcp2", Transport::Fcp2)];
 
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Prints Table 2. Its throughput is that of a single message, as in the paper.
-pub fn print_times(results: &Results<Way>) {
+pub fn print_times(results: &Results<Transport>) {
     let headings = ["", "4 B, µs", "the paper's", "4096 B, µs", "4096 B, MB/s", "the paper's", ""];
     let mut table = Table::new(headings);
-    for way in WAYS {
+    for transport in TRANSPORTS {
         let of = |bytes| {
             let measure = Measure { what: "unchanged", tasks: 2, bytes };
-            results.of(measure, way).map(|spread| spread.median)
+            results.of(measure, transport).map(|spread| spread.median)
         };
         if of(LATENCY).is_none() && of(THROUGHPUT).is_none() {
             continue;
         }
-        let paper = TABLE_2.iter().find(|(of, ..)| *of == way);
+        let paper = TABLE_2.iter().find(|(of, ..)| *of == transport);
         let [latency, throughput] = paper.map_or(["", ""], |(_, a, b)| [*a, *b]);
         let shown = |value: Option<f64>| value.map(three_digits).unwrap_or_default();
-        let carries = !matches!(way, Way::Word | Way::Line);
+        let carries = !matches!(transport, Transport::Word | Transport::Line);
         let rate = of(THROUGHPUT).filter(|_| carries).map(|us| THROUGHPUT as f64 / us);
         table.row([
-            way.name().to_string(),
+            transport.name().to_string(),
             shown(of(LATENCY)),
             latency.to_string(),
             shown(of(THROUGHPUT)),
@@ -82,19 +82,19 @@ pub fn print_counts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let text = output_of(command.args(["info", "--fcp", "--parsable"]), TIME_LIMIT)?;
     let counts: BTreeMap<&str, &str> = text.lines().filter_map(|at| at.split_once('=')).collect();
     let titles = [
-        "FCP, the paper's Table 4: what the protocols keep in shared memory",
+        "FCP, the paper's Table 4: data of the protocols in shared memory",
         "FCP, the paper's Table 5: loads and stores of shared memory, for a message",
     ];
     let mut lines = vec!["what,protocol,ours,papers".to_string()];
     for (title, rows) in titles.into_iter().zip([&TABLE_4[..], &TABLE_5[..]]) {
-        let columns = PROTOCOLS.iter().flat_map(|(_, way)| [way.name(), "the paper's"]);
+        let columns = PROTOCOLS.iter().flat_map(|(_, transport)| [transport.name(), "the paper's"]);
         let mut table = Table::new(std::iter::once("").chain(columns).chain([""]));
         for (words, key, papers) in rows {
             let mut cells = vec![words.to_string()];
             for ((protocol, _), papers) in PROTOCOLS.iter().zip(papers) {
                 let ours = counts.get(format!("{protocol}.{key}").as_str());
                 let ours = ours.and_then(|number| number.parse::<f64>().ok()).ok_or_else(|| {
-                    Failure::new(format!("nagaya info --fcp does not tell {protocol}.{key}"))
+                    Failure::new(format!("nagaya info --fcp does not print {protocol}.{key}"))
                 })?;
                 let ours = ((ours * 10.0).round() / 10.0).to_string();
                 lines.push(format!("{key},{protocol},{ours},{papers}"));

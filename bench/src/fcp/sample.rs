@@ -2,7 +2,7 @@
 
 /// A transport. The first three are lower bounds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Way {
+pub enum Transport {
     /// One word that two processes increment alternately.
     Word,
     /// Two cache lines: a word for each direction, set alternately.
@@ -22,55 +22,55 @@ pub enum Way {
     Udp,
 }
 
-pub const WAYS: [Way; 12] = [
-    Way::Word,
-    Way::Line,
-    Way::Copy,
-    Way::Vcl,
-    Way::Fcp,
-    Way::FcpPlus,
-    Way::Fcp2,
-    Way::Huge,
-    Way::Space,
-    Way::Unix,
-    Way::Tcp,
-    Way::Udp,
+pub const TRANSPORTS: [Transport; 12] = [
+    Transport::Word,
+    Transport::Line,
+    Transport::Copy,
+    Transport::Vcl,
+    Transport::Fcp,
+    Transport::FcpPlus,
+    Transport::Fcp2,
+    Transport::Huge,
+    Transport::Space,
+    Transport::Unix,
+    Transport::Tcp,
+    Transport::Udp,
 ];
 
-impl Way {
+impl Transport {
     /// Returns its name in tables and figures.
     pub fn name(self) -> &'static str {
         match self {
-            Way::Word => "one word",
-            Way::Line => "cache line",
-            Way::Copy => "one copy",
-            Way::Vcl => "VCL",
-            Way::Fcp => "FCP",
-            Way::FcpPlus => "FCP plus",
-            Way::Fcp2 => "FCP II",
-            Way::Huge => "FCP II, huge",
-            Way::Space => "FCP II, space",
-            Way::Unix => "Unix socket",
-            Way::Tcp => "TCP",
-            Way::Udp => "UDP",
+            Transport::Word => "one word",
+            Transport::Line => "cache line",
+            Transport::Copy => "one copy",
+            Transport::Vcl => "VCL",
+            Transport::Fcp => "FCP",
+            Transport::FcpPlus => "FCP plus",
+            Transport::Fcp2 => "FCP II",
+            Transport::Huge => "FCP II, huge",
+            Transport::Space => "FCP II, space",
+            Transport::Unix => "Unix socket",
+            Transport::Tcp => "TCP",
+            Transport::Udp => "UDP",
         }
     }
 
     /// Returns its name in files and in the measuring programs.
     pub fn key(self) -> &'static str {
         match self {
-            Way::Word => "word",
-            Way::Line => "line",
-            Way::Copy => "copy",
-            Way::Vcl => "vcl",
-            Way::Fcp => "fcp",
-            Way::FcpPlus => "fcp-plus",
-            Way::Fcp2 => "fcp2",
-            Way::Huge => "fcp2-huge",
-            Way::Space => "fcp2-space",
-            Way::Unix => "unix",
-            Way::Tcp => "tcp",
-            Way::Udp => "udp",
+            Transport::Word => "word",
+            Transport::Line => "line",
+            Transport::Copy => "copy",
+            Transport::Vcl => "vcl",
+            Transport::Fcp => "fcp",
+            Transport::FcpPlus => "fcp-plus",
+            Transport::Fcp2 => "fcp2",
+            Transport::Huge => "fcp2-huge",
+            Transport::Space => "fcp2-space",
+            Transport::Unix => "unix",
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
         }
     }
 }
@@ -86,7 +86,7 @@ pub const SENDERS_BYTES: usize = 64;
 pub struct Sample {
     pub round: u32,
     pub what: &'static str,
-    pub way: Way,
+    pub transport: Transport,
     pub bytes: usize,
     pub ns: f64,
     /// Transfer time of a cache line before and after it, in nanoseconds.
@@ -96,7 +96,8 @@ pub struct Sample {
 /// Parses a line of a measuring program: transport, buffers, size, time, and the transfer time of a
 /// cache line before and after, in nanoseconds.
 pub fn line(text: &str, round: u32) -> Option<Sample> {
-    let [way, what, bytes, ns, before, after] = text.split_whitespace().collect::<Vec<_>>()[..]
+    let [transport, what, bytes, ns, before, after] =
+        text.split_whitespace().collect::<Vec<_>>()[..]
     else {
         return None;
     };
@@ -104,7 +105,7 @@ pub fn line(text: &str, round: u32) -> Option<Sample> {
     Some(Sample {
         round,
         what: BUFFERS.into_iter().find(|name| *name == what)?,
-        way: WAYS.into_iter().find(|of| of.key() == way)?,
+        transport: TRANSPORTS.into_iter().find(|of| of.key() == transport)?,
         bytes: bytes.parse().ok()?,
         ns: number(ns)?,
         line_ns: [number(before)?, number(after)?],
@@ -118,7 +119,10 @@ mod tests {
     #[test]
     fn a_line_is_read_and_others_are_refused() {
         let read = line("fcp2 fresh 4096 310.5 40.0 42.0", 3).unwrap();
-        assert_eq!((read.round, read.what, read.way, read.bytes), (3, "fresh", Way::Fcp2, 4096));
+        assert_eq!(
+            (read.round, read.what, read.transport, read.bytes),
+            (3, "fresh", Transport::Fcp2, 4096)
+        );
         assert_eq!((read.ns, read.line_ns), (310.5, [40.0, 42.0]));
         assert!(line("fcp3 fresh 4096 310.5 40.0 42.0", 1).is_none());
         assert!(line("fcp2 fresh 4096 310.5 40.0", 1).is_none());

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Panel, Row, Style, log2};
 
 use super::rounds::Times;
 use super::sample::Workload;
@@ -61,38 +61,38 @@ pub fn write(
 }
 
 /// Makes a panel of lines of sizes and times.
-type Draw = fn(&str, Vec<(Look, &[(usize, f64)])>) -> Panel;
+type Draw = fn(&str, Vec<(Style, &[(usize, f64)])>) -> Panel;
 
-fn latency(title: &str, lines: Vec<(Look, &[(usize, f64)])>) -> Panel {
+fn latency(title: &str, lines: Vec<(Style, &[(usize, f64)])>) -> Panel {
     panel(format!("time a message, µs; {title}"), lines, |_, us| us.log10())
 }
 
-fn bandwidth(title: &str, lines: Vec<(Look, &[(usize, f64)])>) -> Panel {
+fn bandwidth(title: &str, lines: Vec<(Style, &[(usize, f64)])>) -> Panel {
     panel(format!("bandwidth, MB/s; {title}"), lines, |bytes, us| (bytes as f64 / us).log10())
 }
 
 /// A log-log panel.
 fn panel(
     caption: String,
-    lines: Vec<(Look, &[(usize, f64)])>,
+    lines: Vec<(Style, &[(usize, f64)])>,
     place: impl Fn(usize, f64) -> f64,
 ) -> Panel {
     let x = Axis::sizes(lines.iter().flat_map(|(_, points)| points.iter().map(|at| at.0)));
-    let line = |(look, points): (Look, &[(usize, f64)])| {
+    let line = |(style, points): (Style, &[(usize, f64)])| {
         let points = points.iter().map(|&(bytes, us)| (log2(bytes), place(bytes, us)));
-        Line { points: points.collect(), look }
+        Line { points: points.collect(), style }
     };
     let lines: Vec<Line> = lines.into_iter().map(line).collect();
     Panel { caption, x_caption: "message size", x, y: Axis::decades(&lines), lines }
 }
 
-fn look_of_mode(mode: Mode) -> Look {
+fn style_of_mode(mode: Mode) -> Style {
     match mode {
-        Mode::Eager => Look { colour: COLOURS[2], kind: Kind::Dashed },
-        Mode::Rendezvous => Look { colour: COLOURS[3], kind: Kind::Dashed },
-        Mode::Cma => Look { colour: COLOURS[1], kind: Kind::Dashed },
-        Mode::Space => Look { colour: COLOURS[0], kind: Kind::Solid },
-        Mode::Provider => Look { colour: COLOURS[4], kind: Kind::Solid },
+        Mode::Eager => Style { colour: COLOURS[2], kind: Kind::Dashed },
+        Mode::Rendezvous => Style { colour: COLOURS[3], kind: Kind::Dashed },
+        Mode::Cma => Style { colour: COLOURS[1], kind: Kind::Dashed },
+        Mode::Space => Style { colour: COLOURS[0], kind: Kind::Solid },
+        Mode::Provider => Style { colour: COLOURS[4], kind: Kind::Solid },
         Mode::Limit => GREY,
     }
 }
@@ -108,7 +108,7 @@ fn figure_of(mpi: Mpi, series: &[&Series], draw: Draw, distance_ns: Option<f64>)
     let own: Vec<&&Series> = own.collect();
     let series: Vec<&&Series> = if own.is_empty() { series.iter().collect() } else { own };
     let panels = series.iter().map(|series| {
-        let lines = series.points.iter().map(|(mode, points)| (look_of_mode(*mode), &points[..]));
+        let lines = series.points.iter().map(|(mode, points)| (style_of_mode(*mode), &points[..]));
         draw(series.workload.title(), lines.collect())
     });
     let mut modes: Vec<Mode> = series.iter().flat_map(|s| s.points.keys().copied()).collect();
@@ -117,14 +117,14 @@ fn figure_of(mpi: Mpi, series: &[&Series], draw: Draw, distance_ns: Option<f64>)
     let version = mpi.version().map(|version| format!(" ({version})")).unwrap_or_default();
     Figure {
         caption: caption(distance_ns),
-        legend: modes.iter().map(|m| (m.words().to_string(), look_of_mode(*m))).collect(),
+        legend: modes.iter().map(|m| (m.words().to_string(), style_of_mode(*m))).collect(),
         rows: vec![Row { title: format!("{}{version}", mpi.name()), panels: panels.collect() }],
     }
 }
 
-fn look_of_mpi(mpi: Mpi, mode: Mode) -> Look {
+fn style_of_mpi(mpi: Mpi, mode: Mode) -> Style {
     let kind = if mode == Mode::Space { Kind::Solid } else { Kind::Dashed };
-    Look { colour: COLOURS[mpi as usize], kind }
+    Style { colour: COLOURS[mpi as usize], kind }
 }
 
 /// Returns the figure of all MPIs: a row for each workload, with CMA and the space only.
@@ -134,7 +134,7 @@ fn overview(series: &[Series], mpis: &[Mpi], distance_ns: Option<f64>) -> Figure
     for &mpi in mpis {
         legend.extend(
             compared
-                .map(|mode| (format!("{}, {}", mpi.name(), mode.name()), look_of_mpi(mpi, mode))),
+                .map(|mode| (format!("{}, {}", mpi.name(), mode.name()), style_of_mpi(mpi, mode))),
         );
     }
     legend.push(("target".to_string(), GREY));
@@ -152,12 +152,12 @@ fn overview(series: &[Series], mpis: &[Mpi], distance_ns: Option<f64>) -> Figure
             of_workload.iter().flat_map(of_series).collect::<Vec<_>>()
         };
         let all = lines();
-        let looks =
-            || all.iter().map(|(mpi, mode, points)| (look_of_mpi(*mpi, *mode), &points[..]));
+        let styles =
+            || all.iter().map(|(mpi, mode, points)| (style_of_mpi(*mpi, *mode), &points[..]));
         let title = workload.title().to_string();
         let panels = vec![
-            bandwidth("", looks().collect()).captioned("bandwidth, MB/s"),
-            latency("", looks().collect()).captioned("time a message, µs"),
+            bandwidth("", styles().collect()).captioned("bandwidth, MB/s"),
+            latency("", styles().collect()).captioned("time a message, µs"),
             ratio(*workload, &of_workload),
         ];
         Row { title, panels }
@@ -176,9 +176,9 @@ fn ratio(workload: Workload, series: &[&Series]) -> Panel {
         let points: Vec<(f64, f64)> =
             both.map(|(cma, space)| (log2(cma.0), cma.1 / space.1)).collect();
         sizes = cma.iter().map(|at| at.0).collect();
-        lines.push(Line { points, look: look_of_mpi(series.mpi, Mode::Space) });
+        lines.push(Line { points, style: style_of_mpi(series.mpi, Mode::Space) });
     }
-    lines.insert(0, Line { points: target_steps(workload, &sizes), look: GREY });
+    lines.insert(0, Line { points: target_steps(workload, &sizes), style: GREY });
     let x = Axis::sizes(sizes.into_iter());
     let caption = "times faster than CMA".to_string();
     Panel { caption, x_caption: "message size", x, y: Axis::from_zero(&lines), lines }

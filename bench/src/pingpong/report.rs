@@ -26,7 +26,7 @@ pub fn write(runs: &[Run], options: &Options, out: &Path) -> Result<(), Failure>
     let mut workloads = options.workload.clone();
     workloads.sort();
     workloads.dedup();
-    let mut table = Table::new(["", "asked", "met at", "worst", "(min..max)", ""]);
+    let mut table = Table::new(["", "target", "met at", "worst", "(min..max)", ""]);
     let mut verdicts = Vec::new();
     let mut lines = vec![HEADINGS.to_string()];
     let mut target_lines = vec![TARGET_HEADINGS.to_string()];
@@ -54,7 +54,7 @@ pub fn write(runs: &[Run], options: &Options, out: &Path) -> Result<(), Failure>
             series.push(Series { mpi, workload, points: figures::points(&all, &options.mode) });
         }
     }
-    table.print("ping-pong: what is asked of the space, and whether it is reached");
+    table.print("ping-pong: targets of the space");
     let count = |verdict: Verdict| verdicts.iter().filter(|&&v| v == verdict).count();
     let counts = [Verdict::Met, Verdict::Even, Verdict::Missed].map(count);
     println!("ping-pong targets: {} met, {} even, {} missed", counts[0], counts[1], counts[2]);

@@ -78,8 +78,8 @@ pub fn times_at_one_distance(runs: &[Run]) -> (Measured, Option<f64>) {
         let all = samples().count();
         let aside = samples().filter(|sample| !counts(sample)).count();
         println!(
-            "{program}: the cores mostly were {usual:.0} ns apart; {aside} of {all} samples at \
-             another distance are left aside"
+            "{program}: the cores were usually {usual:.0} ns apart; {aside} of {all} samples at \
+             another distance are discarded"
         );
         for (key, counted) in times_of(runs, |sample| of_program(&sample) && counts(sample)) {
             // The modes of a round are compared at one distance only.

@@ -3,32 +3,32 @@
 
 use std::path::Path;
 
-use figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
+use figure::{Axis, COLOURS, Figure, Kind, Line, Panel, Row, Style, log2};
 
 use super::options::Options;
 use super::rounds::OPERATION_BYTES;
-use super::way::{WAYS, Way};
+use super::transport::{TRANSPORTS, Transport};
 use crate::failure::Failure;
 use crate::machine;
 use crate::results::{Measure, Results};
 
-fn look(way: Way) -> Look {
-    let (colour, kind) = match way {
-        Way::StockDaemon => (COLOURS[6], Kind::Dashed),
-        Way::StockDirect => (COLOURS[1], Kind::Dashed),
-        Way::Nagaya => (COLOURS[0], Kind::Solid),
-        Way::NagayaDaemon => (COLOURS[5], Kind::Solid),
-        Way::Space => (COLOURS[2], Kind::Solid),
-        Way::Fcp => (COLOURS[3], Kind::Solid),
-        Way::FcpPlus => (COLOURS[4], Kind::Solid),
-        Way::OpenMpi => (COLOURS[3], Kind::Dashed),
-        Way::Mpich => (COLOURS[4], Kind::Dashed),
+fn style(transport: Transport) -> Style {
+    let (colour, kind) = match transport {
+        Transport::StockDaemon => (COLOURS[6], Kind::Dashed),
+        Transport::StockDirect => (COLOURS[1], Kind::Dashed),
+        Transport::Nagaya => (COLOURS[0], Kind::Solid),
+        Transport::NagayaDaemon => (COLOURS[5], Kind::Solid),
+        Transport::Space => (COLOURS[2], Kind::Solid),
+        Transport::Fcp => (COLOURS[3], Kind::Solid),
+        Transport::FcpPlus => (COLOURS[4], Kind::Solid),
+        Transport::OpenMpi => (COLOURS[3], Kind::Dashed),
+        Transport::Mpich => (COLOURS[4], Kind::Dashed),
     };
-    Look { colour, kind }
+    Style { colour, kind }
 }
 
 /// Draws the figure, unless neither messages nor groups were measured.
-pub fn write(results: &Results<Way>, options: &Options, file: &Path) -> Result<(), Failure> {
+pub fn write(results: &Results<Transport>, options: &Options, file: &Path) -> Result<(), Failure> {
     let mut rows = Vec::new();
     let panels = [
         ("inplace-fresh", "PvmDataInPlace, fresh buffers"),
@@ -56,30 +56,33 @@ pub fn write(results: &Results<Way>, options: &Options, file: &Path) -> Result<(
     if rows.is_empty() {
         return Ok(());
     }
-    let mut ways: Vec<Way> = results.all().map(|(_, way, _)| way).collect();
-    ways.sort();
-    ways.dedup();
-    ways.retain(|way| !matches!(way, Way::Fcp | Way::FcpPlus)); // two sizes, in the paper's table
-    let legend = ways.into_iter().map(|way| (way.name().to_string(), look(way))).collect();
+    let mut transports: Vec<Transport> = results.all().map(|(_, transport, _)| transport).collect();
+    transports.sort();
+    transports.dedup();
+    transports.retain(|transport| !matches!(transport, Transport::Fcp | Transport::FcpPlus)); // two sizes, in the paper's table
+    let legend = transports
+        .into_iter()
+        .map(|transport| (transport.name().to_string(), style(transport)))
+        .collect();
     Ok(Figure { caption: machine::caption(), legend, rows }.write(file)?)
 }
 
 /// Returns a line for each transport that has points.
 fn lines(
-    results: &Results<Way>,
+    results: &Results<Transport>,
     measures: &[Measure],
     place: impl Fn(Measure, f64) -> (f64, f64),
 ) -> Vec<Line> {
-    let line = |way: Way| {
-        let point = |of: &Measure| Some(place(*of, results.of(*of, way)?.median));
-        Line { points: measures.iter().filter_map(point).collect(), look: look(way) }
+    let line = |transport: Transport| {
+        let point = |of: &Measure| Some(place(*of, results.of(*of, transport)?.median));
+        Line { points: measures.iter().filter_map(point).collect(), style: style(transport) }
     };
-    WAYS.into_iter().map(line).filter(|line| !line.points.is_empty()).collect()
+    TRANSPORTS.into_iter().map(line).filter(|line| !line.points.is_empty()).collect()
 }
 
 /// Returns the panel of one kind of messages over their size.
 fn of_sizes(
-    results: &Results<Way>,
+    results: &Results<Transport>,
     options: &Options,
     what: &'static str,
     caption: &str,
@@ -99,11 +102,12 @@ fn of_sizes(
 }
 
 /// Returns the panel of an operation over the number of tasks.
-fn of_tasks(results: &Results<Way>, options: &Options, what: &'static str) -> Option<Panel> {
+fn of_tasks(results: &Results<Transport>, options: &Options, what: &'static str) -> Option<Panel> {
     let measure = |&tasks: &u32| {
         let tasks = tasks as usize;
         let of = |bytes| Measure { what, tasks, bytes };
-        let seen = |of: &Measure| WAYS.iter().any(|&way| results.of(*of, way).is_some());
+        let seen =
+            |of: &Measure| TRANSPORTS.iter().any(|&transport| results.of(*of, transport).is_some());
         [of(0), of(OPERATION_BYTES)].into_iter().find(seen)
     };
     let measures: Vec<Measure> = options.tasks.iter().filter_map(measure).collect();

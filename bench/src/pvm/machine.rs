@@ -179,27 +179,27 @@ impl Machine {
             }
         };
         let file = |name: &str| fs::File::create(self.directory.join(name));
-        let (said, complaint) = (file("pvmd.out"), file("pvmd.err"));
+        let (output, errors) = (file("pvmd.out"), file("pvmd.err"));
         command.arg(format!("-n{}", self.hosts[0])).stdin(Stdio::null());
-        let daemon = said.and_then(|said| command.stdout(said).stderr(complaint?).spawn());
+        let daemon = output.and_then(|output| command.stdout(output).stderr(errors?).spawn());
         let name = self.system.name();
         let daemon =
             self.daemon.insert(daemon.map_err(|error| Failure::new(format!("{name}: {error}")))?);
         // (A task that starts before the daemon listens would start another daemon.)
-        let listens = || match self.system {
-            System::Stock => {
-                fs::metadata(self.directory.join("pvmd.out")).is_ok_and(|said| said.len() > 0)
-            }
-            _ => {
-                fs::read_dir(self.directory.join("nagaya")).is_ok_and(|mut of| of.next().is_some())
-            }
-        };
+        let listens =
+            || match self.system {
+                System::Stock => fs::metadata(self.directory.join("pvmd.out"))
+                    .is_ok_and(|output| output.len() > 0),
+                _ => fs::read_dir(self.directory.join("nagaya"))
+                    .is_ok_and(|mut of| of.next().is_some()),
+            };
         let deadline = Instant::now() + START_MAX;
         while !listens() {
             let ended = daemon.try_wait().is_ok_and(|status| status.is_some());
             if ended || Instant::now() > deadline {
-                let said = fs::read_to_string(self.directory.join("pvmd.err")).unwrap_or_default();
-                return Err(Failure::new(format!("{name}: its daemon does not start: {said}")));
+                let output =
+                    fs::read_to_string(self.directory.join("pvmd.err")).unwrap_or_default();
+                return Err(Failure::new(format!("{name}: its daemon does not start: {output}")));
             }
             thread::sleep(POLL_INTERVAL);
         }

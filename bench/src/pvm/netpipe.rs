@@ -49,7 +49,7 @@ pub fn run(machine: &Machine, file: &Path) -> Result<Vec<(usize, f64)>, Failure>
         let text = fs::read_to_string(file)
             .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
         let times = parse(&text).ok_or_else(|| {
-            Failure::new(format!("{}: is not what NetPIPE writes", file.display()))
+            Failure::new(format!("{}: not an output file of NetPIPE", file.display()))
         })?;
         measured.extend(times);
     }

@@ -1,7 +1,7 @@
 //! Table 3 of the paper (Kikuchi et al., FOLON): PVM over UDP and over FCP, and beside each number
 //! that of the paper, from processors on a VME bus and Ethernet in 1996.
 
-use super::way::Way;
+use super::transport::Transport;
 use crate::results::{Measure, Results};
 use crate::table::{Table, three_digits};
 
@@ -17,24 +17,24 @@ const HOSTS: [&str; 2] = ["namespaces", "loopback"];
 /// messages pass through two daemons, which use UDP or FCP. PVM over FCP plus and FCP II is future
 /// work there.
 const TABLE_3: [Row; 5] = [
-    ("UDP: stock PVM, two hosts", &HOSTS, Way::StockDaemon, "580", "0.60"),
-    ("FCP", &[MESSAGE], Way::Fcp, "630", "1.0"),
-    ("FCP plus", &[MESSAGE], Way::FcpPlus, "", ""),
-    ("FCP II", &[MESSAGE], Way::Nagaya, "", ""),
-    ("FCP II, tasks in one space", &[MESSAGE], Way::Space, "", ""),
+    ("UDP: stock PVM, two hosts", &HOSTS, Transport::StockDaemon, "580", "0.60"),
+    ("FCP", &[MESSAGE], Transport::Fcp, "630", "1.0"),
+    ("FCP plus", &[MESSAGE], Transport::FcpPlus, "", ""),
+    ("FCP II", &[MESSAGE], Transport::Nagaya, "", ""),
+    ("FCP II, tasks in one space", &[MESSAGE], Transport::Space, "", ""),
 ];
-type Row = (&'static str, &'static [&'static str], Way, &'static str, &'static str);
+type Row = (&'static str, &'static [&'static str], Transport, &'static str, &'static str);
 
 /// Prints the measured rows. The throughput is that of a single message, as in the paper.
-pub fn print(results: &Results<Way>) {
+pub fn print(results: &Results<Transport>) {
     let headings =
         ["PVM over", "4 B, µs", "the paper's", "4096 B, µs", "4096 B, MB/s", "the paper's", ""];
     let mut table = Table::new(headings);
     let mut empty = true;
-    for (words, measures, way, latency, throughput) in TABLE_3 {
+    for (words, measures, transport, latency, throughput) in TABLE_3 {
         let of = |bytes| {
             let all = measures.iter().map(|&what| Measure { what, tasks: 2, bytes });
-            all.into_iter().find_map(|of| results.of(of, way)).map(|spread| spread.median)
+            all.into_iter().find_map(|of| results.of(of, transport)).map(|spread| spread.median)
         };
         let (Some(short), Some(long)) = (of(LATENCY), of(THROUGHPUT)) else { continue };
         empty = false;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::options::Options;
 use super::rounds::{HOSTS_SIZES, MESSAGES, OPERATION_BYTES, OPERATIONS, SENDERS, STREAM_BYTES};
-use super::way::{WAYS, Way};
+use super::transport::{TRANSPORTS, Transport};
 use super::{figures, paper, targets};
 use crate::failure::Failure;
 use crate::results::{Measure, Results};
@@ -13,10 +13,10 @@ use crate::table::{Table, three_digits, write_lines};
 use crate::{sizes, target};
 
 /// The transports whose ratio the tables show: the better one of stock PVM, and Nagaya's default.
-const RATIO: (Way, Way) = (Way::StockDirect, Way::Nagaya);
+const RATIO: (Transport, Transport) = (Transport::StockDirect, Transport::Nagaya);
 
 /// Prints the tables; writes `pvm.csv`, `pvm-targets.csv`, `pvm.svg`.
-pub fn write(results: &Results<Way>, options: &Options, out: &Path) -> Result<(), Failure> {
+pub fn write(results: &Results<Transport>, options: &Options, out: &Path) -> Result<(), Failure> {
     let rounds = options.rounds;
     for what in MESSAGES {
         let rows = options.sizes.iter().map(|&bytes| Measure { what, tasks: 2, bytes });
@@ -39,14 +39,14 @@ pub fn write(results: &Results<Way>, options: &Options, out: &Path) -> Result<()
     let rows = ["spawn", "notice"].into_iter().map(|what| Measure { what, tasks: 1, bytes: 0 });
     let title = "PVM, spawn to first message and SIGKILL to notice; µs, median (min)";
     let name = |of: Measure| of.what.to_string();
-    print(results, title, "", rows, name, (Way::StockDaemon, Way::Nagaya));
+    print(results, title, "", rows, name, (Transport::StockDaemon, Transport::Nagaya));
     for (what, words) in [("loopback", "loopback"), ("namespaces", "network namespaces")] {
         let rows = HOSTS_SIZES.iter().map(|&bytes| Measure { what, tasks: 2, bytes });
         let title = format!("PVM, two hosts ({words}), raw; µs one way, median (min)");
         print(results, &title, "size", rows, size, RATIO);
     }
-    let asked = targets::all(results, options);
-    target::report("PVM: what is asked, and whether it is reached", &asked, &file(out, "targets"))?;
+    let bound = targets::all(results, options);
+    target::report("PVM: targets", &bound, &file(out, "targets"))?;
     write_lines(&out.join("pvm.csv"), &csv(results))?;
     figures::write(results, options, &out.join("pvm.svg"))?;
     println!("written: pvm.csv, pvm-targets.csv, pvm.svg in {}", out.display());
@@ -63,25 +63,29 @@ fn size(measure: Measure) -> String {
 
 /// Prints a row for each operation and a column for each transport that have results.
 fn print(
-    results: &Results<Way>,
+    results: &Results<Transport>,
     title: &str,
     heading: &str,
     rows: impl Iterator<Item = Measure>,
     name: impl Fn(Measure) -> String,
-    (above, below): (Way, Way),
+    (above, below): (Transport, Transport),
 ) {
-    let seen = |of: &Measure| WAYS.iter().any(|&way| results.of(*of, way).is_some());
+    let seen =
+        |of: &Measure| TRANSPORTS.iter().any(|&transport| results.of(*of, transport).is_some());
     let rows: Vec<Measure> = rows.filter(seen).collect();
-    let ways = WAYS.into_iter().filter(|&way| rows.iter().any(|of| results.of(*of, way).is_some()));
-    let ways: Vec<Way> = ways.collect();
+    let transports = TRANSPORTS
+        .into_iter()
+        .filter(|&transport| rows.iter().any(|of| results.of(*of, transport).is_some()));
+    let transports: Vec<Transport> = transports.collect();
     if rows.is_empty() {
         return;
     }
     let ratio = format!("{} / {}", above.name(), below.name());
-    let headings = std::iter::once(heading).chain(ways.iter().map(|way| way.name()));
+    let headings =
+        std::iter::once(heading).chain(transports.iter().map(|transport| transport.name()));
     let mut table = Table::new(headings.chain([ratio.as_str()]));
     for of in rows {
-        let cell = |way: &Way| match results.of(of, *way) {
+        let cell = |transport: &Transport| match results.of(of, *transport) {
             Some(Spread { median, min, .. }) => {
                 format!("{} ({})", three_digits(median), three_digits(min))
             }
@@ -89,25 +93,25 @@ fn print(
         };
         let quotient = results.quotient((of, above), (of, below));
         let quotient = quotient.map(|of| format!("{:.2}", of.median)).unwrap_or_default();
-        let cells = std::iter::once(name(of)).chain(ways.iter().map(cell)).chain([quotient]);
+        let cells = std::iter::once(name(of)).chain(transports.iter().map(cell)).chain([quotient]);
         table.row(cells);
     }
     table.print(title);
 }
 
 /// Prints one-way streams at full speed, in 10⁶ bytes per second.
-fn print_streams(results: &Results<Way>) {
+fn print_streams(results: &Results<Transport>) {
     let mut table = Table::new(["", "senders", "messages/s", "MB/s", ""]);
     let mut empty = true;
     for senders in SENDERS {
         let tasks = senders as usize + 1;
         let of = Measure { what: "stream", tasks, bytes: STREAM_BYTES };
-        for way in WAYS {
-            let Some(us) = results.of(of, way).map(|spread| spread.median) else { continue };
+        for transport in TRANSPORTS {
+            let Some(us) = results.of(of, transport).map(|spread| spread.median) else { continue };
             empty = false;
             let rates = [1e6 / us, STREAM_BYTES as f64 / us].map(three_digits);
             let [messages, megabytes] = rates;
-            let cells = [way.name().to_string(), senders.to_string(), messages, megabytes];
+            let cells = [transport.name().to_string(), senders.to_string(), messages, megabytes];
             table.row(cells.into_iter().chain([String::new()]));
         }
     }
@@ -116,11 +120,11 @@ fn print_streams(results: &Results<Way>) {
     }
 }
 
-fn csv(results: &Results<Way>) -> Vec<String> {
+fn csv(results: &Results<Transport>) -> Vec<String> {
     let mut lines = vec!["what,tasks,bytes,way,us,us_min,us_max".to_string()];
-    lines.extend(results.all().map(|(Measure { what, tasks, bytes }, way, of)| {
+    lines.extend(results.all().map(|(Measure { what, tasks, bytes }, transport, of)| {
         let Spread { median, min, max } = of;
-        format!("{what},{tasks},{bytes},{},{median:.4},{min:.4},{max:.4}", way.key())
+        format!("{what},{tasks},{bytes},{},{median:.4},{min:.4},{max:.4}", transport.key())
     }));
     lines
 }

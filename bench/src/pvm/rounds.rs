@@ -4,7 +4,7 @@ use super::machine::{Machine, System, Wiring};
 use super::part::Part;
 use super::programs::{Line, lines_of};
 use super::run::Run;
-use super::way::{WAYS, Way};
+use super::transport::{TRANSPORTS, Transport};
 use super::{netpipe, paper};
 use crate::failure::Failure;
 use crate::mode::Mode;
@@ -54,31 +54,38 @@ impl Run<'_> {
         if part == Part::NetPipe {
             return self.netpipe(machine, system, round);
         }
-        for way in WAYS {
-            let Some((of, route)) = way.under() else { continue };
+        for transport in TRANSPORTS {
+            let Some((of, route)) = transport.under() else { continue };
             match part {
                 _ if of != system => {}
                 Part::Messages => {
-                    let sizes = match way {
-                        Way::Fcp | Way::FcpPlus => vec![paper::LATENCY, paper::THROUGHPUT],
+                    let sizes = match transport {
+                        Transport::Fcp | Transport::FcpPlus => {
+                            vec![paper::LATENCY, paper::THROUGHPUT]
+                        }
                         _ => self.options.sizes.clone(),
                     };
-                    let (encodings, buffers) = match way {
-                        Way::Fcp | Way::FcpPlus => ("raw", "unchanged"),
+                    let (encodings, buffers) = match transport {
+                        Transport::Fcp | Transport::FcpPlus => ("raw", "unchanged"),
                         _ => ("xdr,raw,inplace", "unchanged,fresh"),
                     };
                     let milliseconds = self.options.milliseconds;
                     let lines =
                         self.messages(machine, encodings, buffers, route, milliseconds, &sizes)?;
-                    self.add_messages(way, round, &lines, |name| name);
+                    self.add_messages(transport, round, &lines, |name| name);
                 }
-                Part::Stream => self.stream(machine, way, route, round)?,
-                Part::Groups if way != Way::NagayaDaemon => {
-                    self.groups(machine, way, route, round)?;
+                Part::Stream => self.stream(machine, transport, route, round)?,
+                Part::Groups if transport != Transport::NagayaDaemon => {
+                    self.groups(machine, transport, route, round)?;
                 }
                 // Spawning does not depend on the route.
-                Part::Spawn if matches!(way, Way::StockDaemon | Way::Nagaya | Way::Space) => {
-                    self.spawn(machine, way, round)?;
+                Part::Spawn
+                    if matches!(
+                        transport,
+                        Transport::StockDaemon | Transport::Nagaya | Transport::Space
+                    ) =>
+                {
+                    self.spawn(machine, transport, round)?;
                 }
                 _ => {}
             }
@@ -108,7 +115,7 @@ impl Run<'_> {
     /// Adds the median of the repetitions to the results of the round.
     fn add_messages(
         &mut self,
-        way: Way,
+        transport: Transport,
         round: u32,
         lines: &[Line],
         shown: impl Fn(&'static str) -> &'static str,
@@ -118,12 +125,12 @@ impl Run<'_> {
             let times: Vec<f64> = repetitions.iter().map(|line| line.numbers[2]).collect();
             let (name, bytes) = key(&repetitions[0]);
             let measure = Measure { what: shown(name), tasks: 2, bytes };
-            self.results.add(measure, way, round, Spread::of(&times).median / 1000.0);
+            self.results.add(measure, transport, round, Spread::of(&times).median / 1000.0);
         }
     }
 
     /// Runs the ping-pong of `nagaya-bench pingpong` with the same sizes.
-    pub fn mpi(&mut self, way: Way, mpi: Mpi, round: u32) -> Result<(), Failure> {
+    pub fn mpi(&mut self, transport: Transport, mpi: Mpi, round: u32) -> Result<(), Failure> {
         let program = programs::compile_with_mpi("pingpong", mpi, self.out)?;
         let ranks = mpi.ranks(2, Mode::Cma, self.nagaya, &program)?;
         let mut command = ranks.ok_or_else(|| Failure::new("does not run plainly"))?;
@@ -134,14 +141,14 @@ impl Run<'_> {
         // The distances of the cores follow the time.
         let lines = lines_of(&mut command, &LIKE_MPI.map(|(buffers, _)| buffers), 5)?;
         let like = |name| LIKE_MPI.iter().find(|of| of.0 == name).map_or(name, |of| of.1);
-        self.add_messages(way, round, &lines, like);
+        self.add_messages(transport, round, &lines, like);
         Ok(())
     }
 
     fn stream(
         &mut self,
         machine: &Machine,
-        way: Way,
+        transport: Transport,
         route: &str,
         round: u32,
     ) -> Result<(), Failure> {
@@ -156,7 +163,7 @@ impl Run<'_> {
                 lines.iter().map(|line| line.numbers[3] / line.numbers[2]).collect();
             let tasks = senders as usize + 1;
             let measure = Measure { what: "stream", tasks, bytes: STREAM_BYTES };
-            self.results.add(measure, way, round, Spread::of(&each).median / 1000.0);
+            self.results.add(measure, transport, round, Spread::of(&each).median / 1000.0);
         }
         Ok(())
     }
@@ -164,7 +171,7 @@ impl Run<'_> {
     fn groups(
         &mut self,
         machine: &Machine,
-        way: Way,
+        transport: Transport,
         route: &str,
         round: u32,
     ) -> Result<(), Failure> {
@@ -177,19 +184,24 @@ impl Run<'_> {
             for line in lines_of(&mut command, &OPERATIONS, 2)? {
                 let bytes = if line.name == "barrier" { 0 } else { OPERATION_BYTES };
                 let measure = Measure { what: line.name, tasks: tasks as usize, bytes };
-                self.results.add(measure, way, round, line.numbers[1] / 1000.0);
+                self.results.add(measure, transport, round, line.numbers[1] / 1000.0);
             }
         }
         Ok(())
     }
 
-    fn spawn(&mut self, machine: &Machine, way: Way, round: u32) -> Result<(), Failure> {
+    fn spawn(
+        &mut self,
+        machine: &Machine,
+        transport: Transport,
+        round: u32,
+    ) -> Result<(), Failure> {
         let mut command = machine.command(&self.programs.spawn);
         command.args(["1", &machine.places(), &self.options.spawns.to_string()]);
         for line in lines_of(&mut command, &[], 3)? {
             for (what, ns) in [("spawn", line.numbers[1]), ("notice", line.numbers[2])] {
                 let measure = Measure { what, tasks: 1, bytes: 0 };
-                self.results.add(measure, way, round, ns / 1000.0);
+                self.results.add(measure, transport, round, ns / 1000.0);
             }
         }
         Ok(())
@@ -197,15 +209,15 @@ impl Run<'_> {
 
     fn netpipe(&mut self, machine: &Machine, system: System, round: u32) -> Result<(), Failure> {
         // It sets its own route. Its tasks are started by hand, so they are in no space.
-        let way = match system {
-            System::Stock => Way::StockDirect,
-            System::Nagaya => Way::Nagaya,
+        let transport = match system {
+            System::Stock => Transport::StockDirect,
+            System::Nagaya => Transport::Nagaya,
             System::Space | System::Fcp | System::FcpPlus => return Ok(()),
         };
         for (bytes, us) in netpipe::run(machine, &self.out.join("netpipe-pvm.txt"))? {
             if self.options.sizes.contains(&bytes) {
                 let measure = Measure { what: "netpipe", tasks: 2, bytes };
-                self.results.add(measure, way, round, us);
+                self.results.add(measure, transport, round, us);
             }
         }
         Ok(())
@@ -224,8 +236,8 @@ impl Run<'_> {
             Wiring::Namespaces => "namespaces",
             _ => "loopback",
         };
-        for way in WAYS {
-            let Some((of, route)) = way.under() else { continue };
+        for transport in TRANSPORTS {
+            let Some((of, route)) = transport.under() else { continue };
             if of == system {
                 let lines = self.messages(
                     machine,
@@ -235,7 +247,7 @@ impl Run<'_> {
                     HOSTS_MILLISECONDS.min(self.options.milliseconds * 3),
                     &HOSTS_SIZES,
                 )?;
-                self.add_messages(way, round, &lines, |_| what);
+                self.add_messages(transport, round, &lines, |_| what);
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::options::Options;
 use super::programs::Programs;
-use super::way::Way;
+use super::transport::Transport;
 use crate::failure::Failure;
 use crate::launch::Nagaya;
 use crate::progress::progress;
@@ -17,7 +17,7 @@ pub struct Run<'a> {
     pub nagaya: &'a Nagaya,
     pub out: &'a Path,
     pub programs: Programs,
-    pub results: Results<Way>,
+    pub results: Results<Transport>,
     pub failures: Vec<Failure>,
     /// Number of failures, by name.
     pub failed: BTreeMap<String, u32>,

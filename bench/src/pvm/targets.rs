@@ -4,9 +4,9 @@ use std::thread::available_parallelism;
 
 use super::options::Options;
 use super::rounds::{OPERATION_BYTES, OPERATIONS};
-use super::way::Way;
+use super::transport::Transport;
 use crate::results::{Measure, Results};
-use crate::target::{Asked, Target};
+use crate::target::{Bound, Target};
 
 /// Speed-up of a 4-byte message over the routes of stock PVM.
 const FASTER_THAN_DIRECT: f64 = 15.0;
@@ -29,36 +29,37 @@ pub fn more_than_cores(tasks: usize) -> bool {
 }
 
 /// Returns all targets, measured or not.
-pub fn all(results: &Results<Way>, options: &Options) -> Vec<Target> {
+pub fn all(results: &Results<Transport>, options: &Options) -> Vec<Target> {
     let mut targets = Vec::new();
-    let mut ask = |what: String, asked: Asked, of: Measure, above: Way, below: Way| {
+    let mut ask = |what: String, bound: Bound, of: Measure, above: Transport, below: Transport| {
         let ratio = results.quotient((of, above), (of, below));
-        targets.push(Target { what, asked, ratio });
+        targets.push(Target { what, bound, ratio });
     };
     let message = |what, bytes| Measure { what, tasks: 2, bytes };
 
-    for ours in [Way::Nagaya, Way::Space] {
+    for ours in [Transport::Nagaya, Transport::Space] {
         for encoding in ["xdr", "inplace"] {
             let of =
                 message(if encoding == "xdr" { "xdr-unchanged" } else { "inplace-unchanged" }, 4);
-            for (stock, least) in
-                [(Way::StockDirect, FASTER_THAN_DIRECT), (Way::StockDaemon, FASTER_THAN_DAEMON)]
-            {
+            for (stock, least) in [
+                (Transport::StockDirect, FASTER_THAN_DIRECT),
+                (Transport::StockDaemon, FASTER_THAN_DAEMON),
+            ] {
                 let what = format!("4 B, {encoding}: {} / {}", stock.name(), ours.name());
-                ask(what, Asked::AtLeast(least), of, stock, ours);
+                ask(what, Bound::AtLeast(least), of, stock, ours);
             }
         }
         for buffers in ["inplace-unchanged", "inplace-fresh"] {
             let what = format!("1 MB, {buffers}: stock, direct / {}", ours.name());
-            let least = Asked::AtLeast(FASTER_LARGE);
-            ask(what, least, message(buffers, 1 << 20), Way::StockDirect, ours);
+            let least = Bound::AtLeast(FASTER_LARGE);
+            ask(what, least, message(buffers, 1 << 20), Transport::StockDirect, ours);
         }
         let barrier = Measure { what: "barrier", tasks: 2, bytes: 0 };
         let what = format!("barrier of 2 tasks: {} / stock", ours.name());
-        ask(what, Asked::AtMost(BARRIER), barrier, ours, Way::StockDaemon);
+        ask(what, Bound::AtMost(BARRIER), barrier, ours, Transport::StockDaemon);
         let spawn = Measure { what: "spawn", tasks: 1, bytes: 0 };
         let what = format!("spawn to first message: {} / stock", ours.name());
-        ask(what, Asked::AtMost(SPAWN), spawn, ours, Way::StockDaemon);
+        ask(what, Bound::AtMost(SPAWN), spawn, ours, Transport::StockDaemon);
     }
     for wiring in ["loopback", "namespaces"] {
         for (bytes, words, least) in
@@ -66,7 +67,7 @@ pub fn all(results: &Results<Way>, options: &Options) -> Vec<Target> {
         {
             let what = format!("two hosts ({wiring}), {words}: stock over UDP / nagaya");
             let of = message(wiring, bytes);
-            ask(what, Asked::AtLeast(least), of, Way::StockDaemon, Way::Nagaya);
+            ask(what, Bound::AtLeast(least), of, Transport::StockDaemon, Transport::Nagaya);
         }
     }
     let counts = options.tasks.iter().map(|&tasks| tasks as usize);
@@ -75,14 +76,14 @@ pub fn all(results: &Results<Way>, options: &Options) -> Vec<Target> {
 }
 
 /// Returns the target for more tasks than cores, with its worst operation.
-fn crowded(results: &Results<Way>, tasks: usize) -> Target {
+fn crowded(results: &Results<Transport>, tasks: usize) -> Target {
     let quotient = |what| {
         let bytes = if what == "barrier" { 0 } else { OPERATION_BYTES };
         let of = Measure { what, tasks, bytes };
-        let stock = |way| Some((way, results.of(of, way)?.median));
-        let routes = [Way::StockDaemon, Way::StockDirect].into_iter().filter_map(stock);
+        let stock = |transport| Some((transport, results.of(of, transport)?.median));
+        let routes = [Transport::StockDaemon, Transport::StockDirect].into_iter().filter_map(stock);
         let (better, _) = routes.min_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some((what, better, results.quotient((of, Way::Nagaya), (of, better))?))
+        Some((what, better, results.quotient((of, Transport::Nagaya), (of, better))?))
     };
     let all = OPERATIONS.into_iter().filter_map(quotient);
     let worst = all.max_by(|a, b| a.2.median.total_cmp(&b.2.median));
@@ -90,7 +91,7 @@ fn crowded(results: &Results<Way>, tasks: usize) -> Target {
     let of = of.unwrap_or_else(|| ": nagaya / stock".to_string());
     Target {
         what: format!("{tasks} tasks on fewer cores, the worst operation {of}"),
-        asked: Asked::AtMost(CROWDED),
+        bound: Bound::AtMost(CROWDED),
         ratio: worst.map(|(.., ratio)| ratio),
     }
 }

@@ -31,9 +31,9 @@ pub struct Options {
 /// The parts of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// Single steps.
+    /// Single operations
     Steps,
-    /// Programs that compute.
+    /// Computing programs
     Programs,
 }
 

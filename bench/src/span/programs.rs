@@ -1,5 +1,5 @@
-//! Programs that compute: two threads on two nodes with one processor each, beside the same
-//! program on one processor. Own ones, and others' as Debian ships them.
+//! Computing programs: two threads on two nodes with one processor each, beside the same program on
+//! one processor. Some are Nagaya's, others are Debian's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,33 +16,33 @@ use crate::spread::Spread;
 
 /// A program.
 pub struct Program {
-    /// As it is called in tables: the program, and what is special about it.
+    /// Its name in tables: the program and its variant.
     pub name: &'static str,
-    /// At least so many times as fast on two nodes as on one processor.
-    pub asked: f64,
+    /// The target: its minimum speed-up on two nodes.
+    pub bound: f64,
     from: From,
     arguments: &'static [&'static str],
-    /// For a smoke run.
+    /// Its arguments in a smoke test.
     small: &'static [&'static str],
-    /// It packs the file whose name stands behind the arguments.
+    /// True if it compresses a file, whose name follows the arguments.
     packs: bool,
 }
 
-/// Where it comes from.
+/// The source of a program.
 enum From {
-    /// Ours, with POSIX threads.
+    /// Nagaya's, with POSIX threads.
     Threads,
-    /// Ours, with OpenMP.
+    /// Nagaya's, with OpenMP.
     OpenMp,
-    /// This package of Debian's.
+    /// A package of Debian.
     Package(&'static str),
 }
 
-/// All of them. The numbers of threads are those of the processors: two.
+/// All programs. They use two threads, one for each processor.
 pub const PROGRAMS: [Program; 7] = [
     Program {
         name: "montecarlo",
-        asked: 1.9,
+        bound: 1.9,
         from: From::Threads,
         arguments: &["2", "1600000000"],
         small: &["2", "1000000"],
@@ -50,16 +50,16 @@ pub const PROGRAMS: [Program; 7] = [
     },
     Program {
         name: "sysbench",
-        asked: 1.9,
+        bound: 1.9,
         from: From::Package("sysbench"),
         arguments: &["cpu", "--threads=2", "--time=0", "--events=8000", "run"],
         small: &["cpu", "--threads=2", "--time=0", "--events=100", "run"],
         packs: false,
     },
-    // As it is, an event takes 0.2 ms, and both threads write what counts events.
+    // With the default, an event takes 0.2 ms, and both threads write the event counter.
     Program {
         name: "sysbench 6 ms",
-        asked: 1.9,
+        bound: 1.9,
         from: From::Package("sysbench"),
         arguments: &[
             "cpu",
@@ -74,7 +74,7 @@ pub const PROGRAMS: [Program; 7] = [
     },
     Program {
         name: "xz",
-        asked: 1.8,
+        bound: 1.8,
         from: From::Package("xz-utils"),
         arguments: &["-T2", "-1", "-c"],
         small: &["-T2", "-0", "-c"],
@@ -82,7 +82,7 @@ pub const PROGRAMS: [Program; 7] = [
     },
     Program {
         name: "pbzip2",
-        asked: 1.8,
+        bound: 1.8,
         from: From::Package("pbzip2"),
         arguments: &["-p2", "-c", "-k"],
         small: &["-p2", "-c", "-k"],
@@ -90,7 +90,7 @@ pub const PROGRAMS: [Program; 7] = [
     },
     Program {
         name: "matrix",
-        asked: 1.8,
+        bound: 1.8,
         from: From::OpenMp,
         arguments: &["2000"],
         small: &["200"],
@@ -98,7 +98,7 @@ pub const PROGRAMS: [Program; 7] = [
     },
     Program {
         name: "pigz",
-        asked: 1.6,
+        bound: 1.6,
         from: From::Package("pigz"),
         arguments: &["-p2", "-n", "-T", "-c"],
         small: &["-p2", "-n", "-T", "-c"],
@@ -106,18 +106,18 @@ pub const PROGRAMS: [Program; 7] = [
     },
 ];
 
-/// Bytes of the file that is packed.
+/// Bytes of the file to compress.
 const BYTES: usize = 48 << 20;
 const BYTES_SMALL: usize = 2 << 20;
 
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// Seconds of a program, round by round.
+/// Times of a program in seconds, one per round.
 pub struct Times {
-    /// Which.
+    /// The program.
     pub name: &'static str,
-    /// What is asked.
-    pub asked: f64,
+    /// The target.
+    pub bound: f64,
     /// On one processor.
     pub one: Vec<f64>,
     /// On two nodes.
@@ -125,22 +125,22 @@ pub struct Times {
 }
 
 impl Times {
-    /// How many times as fast it is on two nodes.
+    /// Returns the speed-up on two nodes.
     pub fn speedup(&self) -> Spread {
         Spread::of_quotients(&self.one, &self.two)
     }
 }
 
-/// What was measured.
+/// The results.
 pub struct Programs(pub Vec<Times>);
 
 impl Programs {
-    /// Nothing yet.
+    /// Returns empty results.
     pub fn new() -> Self {
         Programs(Vec::new())
     }
 
-    /// Runs them in turns; what could not be run, or did not print the same.
+    /// Runs the programs alternately. Returns failed runs and those with different output.
     pub fn measure(&mut self, options: &Options, nagaya: &Nagaya, out: &Path) -> Vec<Failure> {
         let mut failures = Vec::new();
         let begins = |name: &str| options.programs.iter().any(|it| name.starts_with(it.as_str()));
@@ -163,7 +163,7 @@ fn times(
     nagaya: &Nagaya,
     out: &Path,
 ) -> Result<Times, Failure> {
-    let Program { name, asked, .. } = *program;
+    let Program { name, bound, .. } = *program;
     let path = match program.from {
         From::Threads => compile("montecarlo", out)?,
         From::OpenMp => compile_with_openmp("matrix", out)?,
@@ -174,7 +174,7 @@ fn times(
         })?,
     };
     let file = if program.packs { Some(file(options.small, out)?) } else { None };
-    let mut times = Times { name, asked, one: Vec::new(), two: Vec::new() };
+    let mut times = Times { name, bound, one: Vec::new(), two: Vec::new() };
     let cpu = cores::first_pair().map(|(first, _)| first);
     for round in 1..=options.rounds {
         progress(&format!("span, {name}, round {round} of {}", options.rounds));
@@ -190,10 +190,10 @@ fn times(
             command.args(if options.small { program.small } else { program.arguments });
             command.args(&file).env("OMP_NUM_THREADS", "2");
             let begin = Instant::now();
-            let said = output_of(&mut command, TIME_LIMIT)?;
-            Ok::<_, Failure>((begin.elapsed().as_secs_f64(), said))
+            let output = output_of(&mut command, TIME_LIMIT)?;
+            Ok::<_, Failure>((begin.elapsed().as_secs_f64(), output))
         };
-        // Either goes first as often as the other.
+        // Each configuration goes first in every other round.
         let ((one, alone), (two, spanned)) = match round % 2 {
             1 => {
                 let first = run(1)?;
@@ -204,7 +204,7 @@ fn times(
                 (run(1)?, second)
             }
         };
-        // What sysbench prints is times.
+        // sysbench prints times.
         if program_of(name) != "sysbench" && alone != spanned {
             return Err(Failure::new(format!("{name}: on two nodes it prints something else")));
         }
@@ -218,7 +218,7 @@ fn program_of(name: &str) -> &str {
     name.split_once(' ').map_or(name, |(program, _)| program)
 }
 
-/// A file that can be packed, as text can; the same each time.
+/// Makes a compressible file, the same one each time.
 fn file(small: bool, out: &Path) -> Result<PathBuf, Failure> {
     let bytes = if small { BYTES_SMALL } else { BYTES };
     let path = out.join(format!("span-{}.txt", bytes >> 20));
@@ -230,7 +230,7 @@ fn file(small: bool, out: &Path) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Words of a few letters, short ones more often; some new ones among those that were there.
+/// Generates words of a few letters, short ones more often. New words appear among repeated ones.
 fn text(bytes: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut below = |most: u64| {
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_speedup_is_of_pairs() {
-        let times = Times { name: "", asked: 1.0, one: vec![2.0, 9.0], two: vec![1.0, 9.0] };
+        let times = Times { name: "", bound: 1.0, one: vec![2.0, 9.0], two: vec![1.0, 9.0] };
         assert_eq!(times.speedup(), Spread { median: 1.5, min: 1.0, max: 2.0 });
     }
 }

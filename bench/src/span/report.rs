@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row};
+use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Panel, Row, Style};
 
 use super::options::Options;
 use super::programs::{PROGRAMS, Programs};
@@ -10,9 +10,9 @@ use super::step::{FETCH, MOVE, MOVE_MOST_US, RUN, RUN_MOST, STEPS};
 use crate::failure::Failure;
 use crate::machine;
 use crate::spread::Spread;
-use crate::steps::{Steps, Way, measure};
+use crate::steps::{Series, Steps, measure};
 use crate::table::{Table, three_digits, write_lines};
-use crate::target::{self, Asked, Target};
+use crate::target::{self, Bound, Target};
 
 /// Prints the tables; writes `span.csv`, `span-programs.csv`, `span-targets.csv`, `span.svg`.
 pub fn write(
@@ -26,24 +26,23 @@ pub fn write(
         steps.print(
             &STEPS.map(|step| measure(step.name, 2)),
             &format!(
-                "steps of one process over two nodes, and what each cannot do without (UCX's \
-                 round trip, a bare fault) by threads that sleep and that spin; medians of {} \
-                 rounds",
+                "operations of one process over two nodes, and their lower bounds (UCX's round \
+                 trip, a bare fault) by threads that sleep and that spin; medians of {} rounds",
                 options.rounds
             ),
         );
         steps.write(&out.join("span.csv"))?;
         targets.extend(steps.targets(&STEPS));
-        let of = |step| (measure(step, 2), Way::Nagaya);
+        let of = |step| (measure(step, 2), Series::Nagaya);
         targets.push(Target {
             what: format!("{RUN}: against one page"),
-            asked: Asked::AtMost(RUN_MOST),
+            bound: Bound::AtMost(RUN_MOST),
             ratio: steps.medians.quotient(of(RUN), of(FETCH)),
         });
         targets.push(Target {
             what: format!("{MOVE}: there and back, µs"),
-            asked: Asked::AtMost(MOVE_MOST_US),
-            ratio: steps.medians.of(measure(MOVE, 2), Way::Nagaya),
+            bound: Bound::AtMost(MOVE_MOST_US),
+            ratio: steps.medians.of(measure(MOVE, 2), Series::Nagaya),
         });
     }
     if !programs.0.is_empty() {
@@ -51,18 +50,14 @@ pub fn write(
         write_lines(&out.join("span-programs.csv"), &csv(programs))?;
         targets.extend(programs.0.iter().map(|of| Target {
             what: format!("{}: two nodes against one processor", of.name),
-            asked: Asked::AtLeast(of.asked),
+            bound: Bound::AtLeast(of.bound),
             ratio: Some(of.speedup()),
         }));
     }
     if targets.is_empty() {
         return Ok(());
     }
-    target::report(
-        "one process over two nodes: what is asked, and whether it is reached",
-        &targets,
-        &out.join("span-targets.csv"),
-    )?;
+    target::report("one process over two nodes: targets", &targets, &out.join("span-targets.csv"))?;
     if !steps.medians.is_empty() && !programs.0.is_empty() {
         figure(steps, programs).write(&out.join("span.svg"))?;
     }
@@ -100,30 +95,31 @@ fn csv(programs: &Programs) -> Vec<String> {
     lines
 }
 
-/// Steps beside what they cannot do without, and the programs' speed-ups beside what is asked:
-/// a place on the axis each.
+/// Returns the figure: operations with their lower bounds, and speed-ups of programs with their
+/// targets. Each has a position on the axis.
 fn figure(steps: &Steps, programs: &Programs) -> Figure {
-    let looks = [Way::Nagaya, Way::Sleeping, Way::Spinning]
+    let styles = [Series::Nagaya, Series::Sleeping, Series::Spinning]
         .into_iter()
         .enumerate()
-        .map(|(at, way)| (way, Look { colour: COLOURS[at], kind: Kind::Solid }));
+        .map(|(at, series)| (series, Style { colour: COLOURS[at], kind: Kind::Solid }));
     let held: Vec<_> = STEPS.iter().filter(|step| step.round_trip.is_some()).collect();
-    let line = |(way, look): (Way, Look)| {
+    let line = |(series, style): (Series, Style)| {
         let points = held.iter().enumerate().filter_map(|(at, step)| {
-            Some((at as f64, steps.medians.of(measure(step.name, 2), way)?.median.log10()))
+            Some((at as f64, steps.medians.of(measure(step.name, 2), series)?.median.log10()))
         });
-        Line { points: points.collect(), look }
+        Line { points: points.collect(), style }
     };
-    let times: Vec<Line> = looks.clone().map(line).collect();
+    let times: Vec<Line> = styles.clone().map(line).collect();
     let place = |name: &str| PROGRAMS.iter().position(|program| program.name == name);
-    let speedups = |value: fn(&super::programs::Times) -> f64, look: Look| {
+    let speedups = |value: fn(&super::programs::Times) -> f64, style: Style| {
         let points = programs.0.iter().filter_map(|of| Some((place(of.name)? as f64, value(of))));
-        Line { points: points.collect(), look }
+        Line { points: points.collect(), style }
     };
-    let ours = Look { colour: COLOURS[0], kind: Kind::Solid };
-    let gains = vec![speedups(|of| of.speedup().median, ours), speedups(|of| of.asked, GREY)];
-    let mut legend: Vec<_> = looks.map(|(way, look)| (way.key().to_string(), look)).collect();
-    legend.push(("asked".to_string(), GREY));
+    let ours = Style { colour: COLOURS[0], kind: Kind::Solid };
+    let gains = vec![speedups(|of| of.speedup().median, ours), speedups(|of| of.bound, GREY)];
+    let mut legend: Vec<_> =
+        styles.map(|(series, style)| (series.key().to_string(), style)).collect();
+    legend.push(("target".to_string(), GREY));
     Figure {
         caption: machine::caption(),
         legend,

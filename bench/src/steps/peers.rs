@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{FaultKind, Reply, SHORT, Step, Times, Way, times_of};
+use super::{FaultKind, Reply, SHORT, Series, Step, Times, times_of};
 use crate::cores;
 use crate::failure::Failure;
 use crate::launch::{on_path, output_of};
@@ -35,8 +35,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Peers {
     page_bytes: usize,
     /// One-way times, by bytes.
-    messages: BTreeMap<(Way, usize), Times>,
-    faults: BTreeMap<(Way, FaultKind), Times>,
+    messages: BTreeMap<(Series, usize), Times>,
+    faults: BTreeMap<(Series, FaultKind), Times>,
 }
 
 impl Peers {
@@ -47,19 +47,19 @@ impl Peers {
         let mut command = cores::on(cores::first_pair().map(|(first, _)| first), program);
         command.args([samples.to_string(), page_bytes.to_string()]);
         let output = output_of(&mut command, TIME_LIMIT)?;
-        for way in Way::PEERS {
+        for series in Series::PEERS {
             for (kind, name) in [(FaultKind::Read, "read"), (FaultKind::Write, "write")] {
-                let times = times_of(&output, &[name, way.key()]).ok_or_else(|| {
+                let times = times_of(&output, &[name, series.key()]).ok_or_else(|| {
                     Failure::new(format!("dsm_fault: unexpected output: {output}"))
                 })?;
-                peers.faults.insert((way, kind), times);
+                peers.faults.insert((series, kind), times);
             }
             for bytes in [SHORT, page_bytes + HEADER] {
                 let times = Times {
-                    median_us: message_us(bytes, way, samples, 50)?,
-                    tail_us: message_us(bytes, way, samples, 99)?,
+                    median_us: message_us(bytes, series, samples, 50)?,
+                    tail_us: message_us(bytes, series, samples, 99)?,
                 };
-                peers.messages.insert((way, bytes), times);
+                peers.messages.insert((series, bytes), times);
             }
         }
         Ok(peers)
@@ -67,13 +67,13 @@ impl Peers {
 
     /// Returns the lower bound of an operation. Percentiles of the parts are added, although those
     /// of the sum may be slightly lower.
-    pub fn least(&self, step: &Step, way: Way) -> Times {
-        let there = step.round_trip.map(|_| self.messages[&(way, SHORT)]);
+    pub fn least(&self, step: &Step, series: Series) -> Times {
+        let there = step.round_trip.map(|_| self.messages[&(series, SHORT)]);
         let back = step.round_trip.map(|reply| match reply {
-            Reply::Short => self.messages[&(way, SHORT)],
-            Reply::Page => self.messages[&(way, self.page_bytes + HEADER)],
+            Reply::Short => self.messages[&(series, SHORT)],
+            Reply::Page => self.messages[&(series, self.page_bytes + HEADER)],
         });
-        let fault = step.fault.map(|kind| self.faults[&(way, kind)]);
+        let fault = step.fault.map(|kind| self.faults[&(series, kind)]);
         let parts = [there, back, fault];
         let sum = |of: fn(&Times) -> f64| parts.iter().flatten().map(of).sum();
         Times { median_us: sum(|times| times.median_us), tail_us: sum(|times| times.tail_us) }
@@ -81,7 +81,7 @@ impl Peers {
 }
 
 /// Returns the one-way time of an active message: half of the round trip at this percentile.
-fn message_us(bytes: usize, way: Way, samples: u32, percentile: u32) -> Result<f64, Failure> {
+fn message_us(bytes: usize, series: Series, samples: u32, percentile: u32) -> Result<f64, Failure> {
     let program = on_path("ucx_perftest")
         .ok_or_else(|| Failure::new("ucx_perftest: not installed; apt-get install ucx-utils"))?;
     let port = free_port()?;
@@ -98,7 +98,7 @@ fn message_us(bytes: usize, way: Way, samples: u32, percentile: u32) -> Result<f
     loop {
         let mut client = perftest(pair.map(|(first, _)| first));
         client.args(["127.0.0.1", "-t", "ucp_am_lat", "-f", "-v", "-w", "200"]);
-        client.args(["-E", if way == Way::Spinning { "poll" } else { "sleep" }]);
+        client.args(["-E", if series == Series::Spinning { "poll" } else { "sleep" }]);
         client.args(["-s", &bytes.to_string(), "-R", &percentile.to_string()]);
         client.args(["-n", &samples.to_string()]);
         match output_of(&mut client, TIME_LIMIT) {
@@ -167,15 +167,15 @@ mod tests {
         let peers = Peers {
             page_bytes,
             messages: [(SHORT, 1.0), (page_bytes + HEADER, 2.0)]
-                .map(|(bytes, us)| ((Way::Sleeping, bytes), times(us)))
+                .map(|(bytes, us)| ((Series::Sleeping, bytes), times(us)))
                 .into(),
             faults: [(FaultKind::Read, 4.0), (FaultKind::Write, 8.0)]
-                .map(|(kind, us)| ((Way::Sleeping, kind), times(us)))
+                .map(|(kind, us)| ((Series::Sleeping, kind), times(us)))
                 .into(),
         };
         let of = |round_trip, fault| {
-            let step = Step { name: "", round_trip, fault, asked: None };
-            peers.least(&step, Way::Sleeping).median_us
+            let step = Step { name: "", round_trip, fault, bound: None };
+            peers.least(&step, Series::Sleeping).median_us
         };
         assert_eq!(of(Some(Reply::Page), Some(FaultKind::Read)), 7.0);
         assert_eq!(of(None, Some(FaultKind::Write)), 8.0);

@@ -20,8 +20,8 @@ pub struct Undrawn(pub String);
 pub struct Figure {
     /// One line below the panels: the machine of the measurement.
     pub caption: String,
-    /// The meaning of each look of a line.
-    pub legend: Vec<(String, Look)>,
+    /// The meaning of each style of a line.
+    pub legend: Vec<(String, Style)>,
     /// From top to bottom.
     pub rows: Vec<Row>,
 }
@@ -59,13 +59,13 @@ impl Panel {
 pub struct Line {
     /// From left to right.
     pub points: Vec<(f64, f64)>,
-    /// The look of the line.
-    pub look: Look,
+    /// The style of the line.
+    pub style: Style,
 }
 
-/// The look of a line.
+/// The style of a line.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Look {
+pub struct Style {
     /// Red, green, blue.
     pub colour: (u8, u8, u8),
     /// Stroke and markers.
@@ -96,7 +96,7 @@ pub const COLOURS: [(u8, u8, u8); 8] = [
 ];
 
 /// Of targets and limits.
-pub const GREY: Look = Look { colour: (130, 130, 130), kind: Kind::Bare };
+pub const GREY: Style = Style { colour: (130, 130, 130), kind: Kind::Bare };
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
@@ -111,7 +111,7 @@ const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(50, 50, 50);
 const GRID: RGBColor = RGBColor(226, 226, 226);
 
-impl Look {
+impl Style {
     fn rgb(self) -> RGBColor {
         RGBColor(self.colour.0, self.colour.1, self.colour.2)
     }
@@ -157,23 +157,23 @@ impl Figure {
     }
 }
 
-fn draw_legend<'a>(area: &Area<'a>, legend: &[(String, Look)]) -> Result<(), DrawError<'a>> {
+fn draw_legend<'a>(area: &Area<'a>, legend: &[(String, Style)]) -> Result<(), DrawError<'a>> {
     let centred = Pos::new(HPos::Left, VPos::Center);
-    let style = (FONT, 15).into_font().color(&INK).pos(centred);
-    for (at, (words, look)) in legend.iter().enumerate() {
+    let text_style = (FONT, 15).into_font().color(&INK).pos(centred);
+    for (at, (words, style)) in legend.iter().enumerate() {
         let column = WIDTH as i32 / LEGEND_COLUMNS as i32;
         let x = 24 + (at % LEGEND_COLUMNS) as i32 * (column - 6);
         let y = 22 + (at / LEGEND_COLUMNS) as i32 * LEGEND_LINE as i32;
         let ends = [(x, y), (x + 44, y)];
-        match look.kind {
-            Kind::Dashed => area.draw(&DashedPathElement::new(ends, 7, 4, look.stroke()))?,
-            _ => area.draw(&PathElement::new(ends, look.stroke()))?,
+        match style.kind {
+            Kind::Dashed => area.draw(&DashedPathElement::new(ends, 7, 4, style.stroke()))?,
+            _ => area.draw(&PathElement::new(ends, style.stroke()))?,
         }
-        if look.kind != Kind::Bare {
+        if style.kind != Kind::Bare {
             area.draw(&Circle::new((x + 22, y), 4, WHITE.filled()))?;
-            area.draw(&Circle::new((x + 22, y), 4, look.marker()))?;
+            area.draw(&Circle::new((x + 22, y), 4, style.marker()))?;
         }
-        area.draw(&Text::new(words.clone(), (x + 54, y), style.clone()))?;
+        area.draw(&Text::new(words.clone(), (x + 54, y), text_style.clone()))?;
     }
     Ok(())
 }
@@ -196,16 +196,16 @@ fn draw_panel<'a>(area: &Area<'a>, panel: &Panel) -> Result<(), DrawError<'a>> {
         .x_desc(panel.x_caption)
         .axis_desc_style((FONT, 13).into_font().color(&INK))
         .draw()?;
-    for Line { points, look } in &panel.lines {
+    for Line { points, style } in &panel.lines {
         let points = || points.iter().copied();
-        if look.kind == Kind::Dashed {
-            chart.draw_series(DashedLineSeries::new(points(), 6, 4, look.stroke()))?;
+        if style.kind == Kind::Dashed {
+            chart.draw_series(DashedLineSeries::new(points(), 6, 4, style.stroke()))?;
         } else {
-            chart.draw_series(LineSeries::new(points(), look.stroke()))?;
+            chart.draw_series(LineSeries::new(points(), style.stroke()))?;
         }
-        if look.kind != Kind::Bare {
+        if style.kind != Kind::Bare {
             chart.draw_series(points().map(|at| Circle::new(at, 3, WHITE.filled())))?;
-            chart.draw_series(points().map(|at| Circle::new(at, 3, look.marker())))?;
+            chart.draw_series(points().map(|at| Circle::new(at, 3, style.marker())))?;
         }
     }
     Ok(())
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn decades_enclose_the_lines() {
-        let line = Line { points: vec![(0.0, -0.5), (1.0, 2.2)], look: GREY };
+        let line = Line { points: vec![(0.0, -0.5), (1.0, 2.2)], style: GREY };
         assert_eq!(Axis::decades(&[line]).range, -1.0..3.0);
     }
 }
