@@ -247,17 +247,19 @@ fn report(node: &Node, me: NodeId, traffic: Traffic, page_bytes: usize, now: u64
     }
 }
 
-/// One JSON value, and a line's end.
-pub(crate) fn json(
+/// Writes the report as one line of JSON.
+pub(crate) fn write_json(
+    to: &mut impl std::io::Write,
     node: &Node,
     me: NodeId,
     traffic: Traffic,
     page_bytes: usize,
     now: u64,
     seen: Option<Seen>,
-) -> String {
+) -> std::io::Result<()> {
     let report = Report { seen, ..report(node, me, traffic, page_bytes, now) };
-    serde_json::to_string(&report).expect("numbers and names") + "\n"
+    serde_json::to_writer(&mut *to, &report)?;
+    to.write_all(b"\n")
 }
 
 /// Some lines for people: totals, messages, and the locks and pages that cost most.

@@ -1,6 +1,7 @@
 //! What the node's tasks ask for.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
 
 use coherence::message::{NodeId, Page};
 use coherence::ride::Carrier;
@@ -164,7 +165,11 @@ impl Agent {
     pub(super) fn report(&mut self) {
         let (node, me, now) = (&self.node, self.options.me, self.now());
         let (traffic, page_bytes) = (self.traffic(), self.engine.memory.place().page_bytes);
-        let json = |seen| report::json(node, me, traffic, page_bytes, now, seen);
+        let write = |variable: &str, beginning: &str, seen: Option<Seen>| {
+            append(variable, beginning, me, |to| {
+                report::write_json(to, node, me, traffic, page_bytes, now, seen)
+            });
+        };
         match &self.statistics {
             Statistics::None => {}
             Statistics::Print => drop(write!(
@@ -172,7 +177,7 @@ impl Agent {
                 "{}",
                 report::text(node, me, traffic, page_bytes, now)
             )),
-            Statistics::Files(beginning) => write("STATISTICS", beginning, me, &json(None)),
+            Statistics::Files(beginning) => write("STATISTICS", beginning, None),
         }
         if let Some((observer, beginning)) = &self.observer {
             let start = self.engine.memory.place().start;
@@ -184,16 +189,26 @@ impl Agent {
                 allocations: self.allocations.iter().map(place).collect(),
                 observed: observer.observed(page_bytes),
             };
-            write("REPORT", beginning, me, &json(Some(seen)));
+            write("REPORT", beginning, Some(seen));
         }
     }
 }
 
-/// Appends a node's line to its file, whose name begins as a variable says.
-fn write(variable: &str, beginning: &str, me: NodeId, json: &str) {
+/// Appends to the file of this node. The environment variable `variable` has the beginning of its
+/// path.
+fn append(
+    variable: &str,
+    beginning: &str,
+    me: NodeId,
+    write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+) {
     let path = format!("{beginning}.{me}.json");
     let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
-    if let Err(error) = file.and_then(|mut file| file.write_all(json.as_bytes())) {
+    let written = file.map(BufWriter::new).and_then(|mut file| {
+        write(&mut file)?;
+        file.flush()
+    });
+    if let Err(error) = written {
         let _ = writeln!(std::io::stderr(), "nagaya: NAGAYA_DSM_{variable}: {path}: {error}");
     }
 }
