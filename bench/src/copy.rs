@@ -128,7 +128,7 @@ pub struct LimitTime {
 }
 
 /// Smallest size in bytes. Smaller copies take a few nanoseconds, mostly for the clock.
-const LIMIT_FROM: usize = 1024;
+const LIMIT_BYTES_MIN: usize = 1024;
 const LIMIT_REPETITIONS: u32 = 3;
 const LIMIT_MICROSECONDS: u32 = 700;
 
@@ -138,7 +138,7 @@ pub fn limit(source: &str, sizes: &[usize], out: &Path) -> Result<Vec<LimitTime>
     let program: PathBuf = programs::compile("copy", out)?;
     let cpus = cores::first_pair()
         .ok_or_else(|| Failure::new("limit: needs two cores, but may use only one"))?;
-    let sizes: Vec<usize> = sizes.iter().copied().filter(|size| *size >= LIMIT_FROM).collect();
+    let sizes: Vec<usize> = sizes.iter().copied().filter(|size| *size >= LIMIT_BYTES_MIN).collect();
     if sizes.is_empty() {
         return Ok(Vec::new());
     }

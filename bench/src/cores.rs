@@ -19,7 +19,7 @@ const HAND_OVERS: u64 = 1000;
 const BATCHES: usize = 20;
 
 /// Two distances that differ by more than this factor count as different.
-const STEADY: f64 = 1.5;
+const SAME_DISTANCE_FACTOR: f64 = 1.5;
 
 /// A word on its own cache line, with room for lines that the processor prefetches.
 #[repr(align(256))]
@@ -70,7 +70,9 @@ fn distance_between_ns(here: usize, there: usize) -> Option<f64> {
 
 /// Returns true if both distances equal the usual one within the tolerance.
 pub fn is_one_distance(usual_ns: f64, seen_ns: [f64; 2]) -> bool {
-    seen_ns.iter().all(|ns| (usual_ns / STEADY..=usual_ns * STEADY).contains(ns))
+    seen_ns
+        .iter()
+        .all(|ns| (usual_ns / SAME_DISTANCE_FACTOR..=usual_ns * SAME_DISTANCE_FACTOR).contains(ns))
 }
 
 /// Two threads increment a word alternately: one thread even values, the other odd ones.

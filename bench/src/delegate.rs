@@ -54,7 +54,7 @@ impl Options {
 }
 
 /// Target of an empty delegation: round-trip time relative to that of a cache line.
-const OVER_LINE: f64 = 2.6;
+const OVER_LINE_MAX: f64 = 2.6;
 
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
@@ -161,7 +161,7 @@ fn report(samples: &[Sample], options: &Options, out: &Path) -> Result<Vec<Targe
     write_lines(&out.join("delegate.csv"), &csv)?;
     Ok(vec![Target {
         what: "an empty delegation over a cache line; there and back".to_string(),
-        bound: Bound::AtMost(OVER_LINE),
+        bound: Bound::AtMost(OVER_LINE_MAX),
         ratio: over_line.get(&("empty", 0)).map(|of| Spread::of(of)),
     }])
 }

@@ -66,7 +66,7 @@ enum PageTables {
 }
 
 /// Memory to read from another machine, in MiB. That is enough to know the cost of a page.
-const FETCHED_MAX: u32 = 32;
+const FETCHED_MIB_MAX: u32 = 32;
 
 impl PageTables {
     /// Configurations of one machine.
@@ -199,7 +199,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         progress(&format!("domains, round {round} of {}", options.rounds));
         for page_tables in PageTables::ALL {
             let megabytes = match page_tables {
-                PageTables::Machines => options.megabytes.min(FETCHED_MAX),
+                PageTables::Machines => options.megabytes.min(FETCHED_MIB_MAX),
                 _ => options.megabytes,
             };
             let mut command = page_tables.command(nagaya, 2, &host);
@@ -304,7 +304,7 @@ fn report_reads(reads: &[Read], options: &Options, out: &Path) -> Result<(), Fai
         }
     }
     table.print(&format!(
-        "{} MiB of another task's memory: a word of each page, all words (at most {FETCHED_MAX} MiB \
+        "{} MiB of another task's memory: a word of each page, all words (at most {FETCHED_MIB_MAX} MiB \
          are fetched from another machine)",
         options.megabytes
     ));

@@ -25,7 +25,7 @@ use step::{BARRIER, STEPS};
 use traffic::{Traffic, Wanted};
 
 /// Bytes of a page: the default of the library.
-const PAGE: usize = 8192;
+const PAGE_BYTES: usize = 8192;
 
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
@@ -73,7 +73,7 @@ fn one_round(
     nagaya: &Nagaya,
     out: &Path,
 ) -> Result<(), Failure> {
-    let peers = Peers::measure(PAGE, options.samples, out)?;
+    let peers = Peers::measure(PAGE_BYTES, options.samples, out)?;
     let program = programs::compile_with_jia("dsm_latency", nagaya, out)?;
     let mut dsm = |nodes: usize, names: &[&'static str]| {
         let mut command = Mpi::Ompi4.nodes(nodes, &program)?;

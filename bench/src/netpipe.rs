@@ -17,7 +17,7 @@ const RANGES: [(usize, usize, u32); 2] = [(8, 65536, 1000), (131_072, 4_194_304,
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// NetPIPE's megabit: 2²⁰ bits.
-const MEGABIT: f64 = 1_048_576.0;
+const MEGABIT_BITS: f64 = 1_048_576.0;
 
 /// NetPIPE's result for one size.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ fn line(line: &str) -> Option<(usize, f64)> {
     let mut words = line.split_whitespace();
     let bytes: usize = words.next()?.parse().ok()?;
     let megabits_per_s: f64 = words.next()?.parse().ok()?;
-    let us = bytes as f64 * 8.0 / (megabits_per_s * MEGABIT) * 1e6;
+    let us = bytes as f64 * 8.0 / (megabits_per_s * MEGABIT_BITS) * 1e6;
     us.is_finite().then_some((bytes, us))
 }
 

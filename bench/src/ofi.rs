@@ -83,7 +83,7 @@ impl Transport {
 const WHAT: [&str; 4] = ["unchanged", "fresh", "rate", "away"];
 
 /// Bytes of a small message.
-const SMALL: usize = 8;
+const SMALL_BYTES: usize = 8;
 
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
@@ -147,7 +147,8 @@ fn pair(
         let measure = repetitions[0].measure;
         results.add(measure, transport, round, median(|sample| sample.us));
         // The transfer time of a cache line at the same time, the lower bound of small messages.
-        if transport == Transport::Nagaya && measure.bytes == SMALL && measure.what == WHAT[0] {
+        if transport == Transport::Nagaya && measure.bytes == SMALL_BYTES && measure.what == WHAT[0]
+        {
             results.add(measure, Transport::Line, round, median(|sample| sample.line_us));
         }
     }
@@ -217,7 +218,9 @@ fn report(results: &Results<Transport>, out: &Path) -> Result<(), Failure> {
                     },
                 )
             }),
-            "unchanged" if bytes == SMALL => target("a cache line", 1.4, against(Transport::Line)),
+            "unchanged" if bytes == SMALL_BYTES => {
+                target("a cache line", 1.4, against(Transport::Line))
+            }
             _ => {}
         }
     }

@@ -23,7 +23,7 @@ use programs::Programs;
 use step::STEPS;
 
 /// Bytes of a page.
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
@@ -63,7 +63,7 @@ fn one_round(
     nagaya: &Nagaya,
     out: &Path,
 ) -> Result<(), Failure> {
-    let peers = Peers::measure(PAGE, samples, out)?;
+    let peers = Peers::measure(PAGE_BYTES, samples, out)?;
     let program = compile("span_latency", out)?;
     let mut command = on_two_nodes(nagaya, &program);
     command.arg(samples.to_string()).args(STEPS.map(|step| step.name));

@@ -11,7 +11,7 @@ use crate::table::{Table, three_digits, write_lines};
 use crate::target::{Bound, Target};
 
 /// Bytes of a message without a page.
-const SHORT: usize = 64;
+const SHORT_BYTES: usize = 64;
 
 /// The system that performs an operation, or its lower bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

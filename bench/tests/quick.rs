@@ -1,5 +1,5 @@
-//! The quick run of each subcommand: it ends well, and leaves its tables and figures. (What
-//! the figures say is no test's affair; whether messages go the way that `modes` says, is.)
+//! The smoke test of each subcommand: it succeeds, and writes its tables and figures. The tests do
+//! not check the figures, but `modes` verifies the modes of message transfer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Ranks spin: one subcommand at a time.
+/// One subcommand at a time, since ranks spin.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs `nagaya-bench --quick` with these words; returns the directory of the results.
+/// Runs `nagaya-bench --quick` with these arguments; returns the directory of the results.
 fn quick(words: &[&str]) -> PathBuf {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -30,7 +30,7 @@ fn quick(words: &[&str]) -> PathBuf {
     out
 }
 
-/// The lines of a table of results, without its headings; each has as many fields as these.
+/// Returns the lines of a CSV file without its headings; each has as many fields as these.
 fn lines(out: &Path, file: &str) -> Vec<Vec<String>> {
     let text = fs::read_to_string(out.join(file)).unwrap();
     let mut lines =
@@ -166,7 +166,7 @@ fn dsm_compares_steps_and_counts_what_programs_send() {
     // Every node fetches the other one's half of 128 rows of 1 KB, which are 16 pages.
     let mm = programs.iter().find(|line| line[0] == "mm" && line[1] == "2").unwrap();
     assert_eq!(mm[2], "16");
-    // The simulator knows it, too, messages and bytes included.
+    // The simulator has the same counts, of messages and bytes, too.
     assert_eq!(mm[2..6], mm[6..10]);
     let targets = lines(&out, "dsm-targets.csv");
     assert!(targets.iter().all(|line| line[6] != "not measured"), "{targets:?}");
@@ -188,7 +188,7 @@ fn span_compares_steps_and_programs() {
             assert_eq!(steps.iter().filter(is).count(), 1, "{step}, {way}");
         }
     }
-    // That they print the same is looked at where they run.
+    // The run itself compares their outputs.
     assert_eq!(lines(&out, "span-programs.csv").len(), 3);
     let targets = lines(&out, "span-targets.csv");
     assert_eq!(
@@ -210,7 +210,7 @@ fn ainori_holds_policies_against_none_in_the_simulator_and_in_real_runs() {
         runs.iter().find(is).unwrap()[12].parse::<f64>().unwrap()
     };
     assert_eq!(saved("mm", "normal"), 0.0);
-    // B's rows are read one after the other: nothing is easier to foresee.
+    // The rows of B are read in sequence, which is easy to predict.
     assert!(saved("mm", "ainori1") > 30.0);
     is_drawn(&out, "ainori.svg");
     let real = lines(&out, "ainori-real.csv");
@@ -259,7 +259,7 @@ fn delegate_compares_requests_with_a_line_and_writes_with_direct_ones() {
     for (what, places) in [("send", 2), ("put", 2), ("allreduce", 1), ("alltoall", 1)] {
         for way in ["direct", "delegated"] {
             let count = system.iter().filter(|line| line[0] == what && line[2] == way).count();
-            // Slow cores are where we may make them.
+            // Slow cores need the permission to make control groups.
             assert!(count >= places, "{what} {way}: {system:?}");
         }
     }

@@ -13,7 +13,7 @@ use crate::target::{self, Bound, Target};
 
 /// Bytes of a page, the default of the simulator; and the target for unused rides with `auto`, in
 /// percent of all bytes.
-const PAGE: f64 = 8192.0;
+const PAGE_BYTES: f64 = 8192.0;
 const WASTED_PERCENT: f64 = 10.0;
 
 /// Prints the tables; writes `ainori.csv`, `ainori-targets.csv`, `ainori.svg`.
@@ -36,7 +36,7 @@ fn time(run: &Run) -> f64 {
 
 /// Returns unused rides in percent of all bytes.
 fn wasted(run: &Run) -> f64 {
-    run.wasted as f64 * PAGE * 100.0 / run.bytes.max(1) as f64
+    run.wasted as f64 * PAGE_BYTES * 100.0 / run.bytes.max(1) as f64
 }
 
 /// Prints the speed-ups and page messages of a program: two figures of the paper.

@@ -28,7 +28,7 @@ const DRAWN: [(&str, Kind); 8] = [
 ];
 
 /// Medians within this factor of the best of a column count as equal to it.
-const SAME: f64 = 1.03;
+const SAME_FACTOR: f64 = 1.03;
 
 /// Times in nanoseconds by loop and size: of the copy, and of the copy with a read of the
 /// destination.
@@ -141,7 +141,7 @@ fn print_table(title: &str, times: &Times, samples: &[Sample]) {
             let cell = |&bytes: &usize| match times.get(&(copier, bytes)) {
                 Some(of) => {
                     let median = of[what].median;
-                    let mark = if median <= SAME * best(bytes, what) { "*" } else { " " };
+                    let mark = if median <= SAME_FACTOR * best(bytes, what) { "*" } else { " " };
                     format!("{:.1}{mark}", bytes as f64 / median)
                 }
                 None => "- ".to_string(),

@@ -23,19 +23,19 @@ use crate::target::{Bound, Target};
 const TRANSPORTS: [(&str, &str); 2] = [("shared memory", "shm,self"), ("TCP", "tcp,self")];
 
 /// Bytes from which delegated transfers take as long as direct ones in the paper.
-const LARGE: usize = 4 << 10;
+const LARGE_BYTES: usize = 4 << 10;
 /// Maximum ratio that counts as equal.
-const EQUAL: f64 = 1.03;
+const EQUAL_RATIO_MAX: f64 = 1.03;
 /// Maximum overhead for smaller ones, in microseconds; 0.4 to 1.9 in the paper.
-const ADDED_US: f64 = 0.8;
+const ADDED_US_MAX: f64 = 0.8;
 
 /// Factor between the durations of a collective and of a transfer: it must last for many periods of
 /// the quota of a slow core.
-const LONGER: u32 = 30;
+const COLLECTIVE_FACTOR: u32 = 30;
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Number of ranks, and bytes per rank of a collective.
 const RANKS: usize = 2;
-const GIVEN: [usize; 3] = [8, 8 << 10, 1 << 20];
+const COLLECTIVE_BYTES: [usize; 3] = [8, 8 << 10, 1 << 20];
 
 /// Operation, transport or core, number of bytes.
 type Case = (String, &'static str, usize);
@@ -138,8 +138,12 @@ pub fn run(
                     }
                 };
                 let group = group.map_or(PathBuf::from("-"), |slow| slow.prefix.clone());
-                command.arg(way).arg((LONGER * milliseconds).to_string()).arg(group);
-                let sizes = GIVEN.iter().take(if milliseconds < 5 { 1 } else { GIVEN.len() });
+                command.arg(way).arg((COLLECTIVE_FACTOR * milliseconds).to_string()).arg(group);
+                let sizes = COLLECTIVE_BYTES.iter().take(if milliseconds < 5 {
+                    1
+                } else {
+                    COLLECTIVE_BYTES.len()
+                });
                 command.args(sizes.map(usize::to_string));
                 take(&mut times, place, &mut command)?;
             }
@@ -178,13 +182,18 @@ fn targets(times: &Times, slow: bool) -> Vec<Target> {
         for what in ["send", "put"] {
             targets.push(Target {
                 what: format!("{what} of 4 KB and more by {place}: delegated over direct"),
-                bound: Bound::AtMost(EQUAL),
-                ratio: times.worst(what, place, |bytes| bytes >= LARGE, |a, b| b / a),
+                bound: Bound::AtMost(EQUAL_RATIO_MAX),
+                ratio: times.worst(what, place, |bytes| bytes >= LARGE_BYTES, |a, b| b / a),
             });
             targets.push(Target {
                 what: format!("{what} of less by {place}: added µs"),
-                bound: Bound::AtMost(ADDED_US),
-                ratio: times.worst(what, place, |bytes| bytes < LARGE, |a, b| (b - a) / 1000.0),
+                bound: Bound::AtMost(ADDED_US_MAX),
+                ratio: times.worst(
+                    what,
+                    place,
+                    |bytes| bytes < LARGE_BYTES,
+                    |a, b| (b - a) / 1000.0,
+                ),
             });
         }
     }
@@ -209,9 +218,9 @@ mod tests {
             "put direct 1 100\nput delegated 1 900\nput direct 4096 200\nput delegated 4096 210";
         assert!(times.read("TCP", said).is_some());
         assert!(times.read("TCP", "put direct 1 300\nput delegated 1 700").is_some());
-        let added = times.worst("put", "TCP", |bytes| bytes < LARGE, |a, b| b - a).unwrap();
+        let added = times.worst("put", "TCP", |bytes| bytes < LARGE_BYTES, |a, b| b - a).unwrap();
         assert_eq!((added.median, added.min, added.max), (600.0, 400.0, 800.0));
-        let ratio = times.worst("put", "TCP", |bytes| bytes >= LARGE, |a, b| b / a).unwrap();
+        let ratio = times.worst("put", "TCP", |bytes| bytes >= LARGE_BYTES, |a, b| b / a).unwrap();
         assert_eq!(ratio.median, 1.05);
         assert!(times.worst("send", "TCP", |_| true, |a, b| b / a).is_none());
         assert!(times.read("TCP", "put asked 1 300").is_none());

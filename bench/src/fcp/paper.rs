@@ -13,8 +13,8 @@ use crate::results::{Measure, Results};
 use crate::table::{Table, three_digits, write_lines};
 
 /// Bytes of the paper's messages for latency and throughput.
-const LATENCY: usize = 4;
-const THROUGHPUT: usize = 4096;
+const LATENCY_BYTES: usize = 4;
+const THROUGHPUT_BYTES: usize = 4096;
 
 /// Table 2, in µs and MB/s. The paper had not measured FCP II; §6.1.2 expects this latency.
 const TABLE_2: [(Transport, &str, &str); 5] = [
@@ -55,19 +55,19 @@ pub fn print_times(results: &Results<Transport>) {
             let measure = Measure { what: "unchanged", tasks: 2, bytes };
             results.of(measure, transport).map(|spread| spread.median)
         };
-        if of(LATENCY).is_none() && of(THROUGHPUT).is_none() {
+        if of(LATENCY_BYTES).is_none() && of(THROUGHPUT_BYTES).is_none() {
             continue;
         }
         let paper = TABLE_2.iter().find(|(of, ..)| *of == transport);
         let [latency, throughput] = paper.map_or(["", ""], |(_, a, b)| [*a, *b]);
         let shown = |value: Option<f64>| value.map(three_digits).unwrap_or_default();
         let carries = !matches!(transport, Transport::Word | Transport::Line);
-        let rate = of(THROUGHPUT).filter(|_| carries).map(|us| THROUGHPUT as f64 / us);
+        let rate = of(THROUGHPUT_BYTES).filter(|_| carries).map(|us| THROUGHPUT_BYTES as f64 / us);
         table.row([
             transport.name().to_string(),
-            shown(of(LATENCY)),
+            shown(of(LATENCY_BYTES)),
             latency.to_string(),
-            shown(of(THROUGHPUT)),
+            shown(of(THROUGHPUT_BYTES)),
             shown(rate),
             throughput.to_string(),
             String::new(),

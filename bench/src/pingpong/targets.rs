@@ -20,14 +20,14 @@ pub enum Aim {
 }
 
 /// Sizes with a large gain, near the limit.
-const LARGE: std::ops::RangeInclusive<usize> = 16 << 10..=1 << 20;
+const LARGE_BYTES: std::ops::RangeInclusive<usize> = 16 << 10..=1 << 20;
 const FASTER_UNCHANGED: f64 = 2.0;
 const FASTER_FRESH: f64 = 1.5;
 const SLOWER_MAX: f64 = 1.03;
 const OVER_LIMIT_MAX: f64 = 1.3;
 const PROVIDER_OVER_OWN_MAX: f64 = 1.0;
 /// Bytes of the ping-pong that has a target over the provider.
-const PROVIDER_SMALL: usize = 8;
+const PROVIDER_SMALL_BYTES: usize = 8;
 
 /// If the times overlap, a slow-down up to this factor counts as noise.
 const SLOWER_MAX_IF_OVERLAP: f64 = 1.05;
@@ -76,7 +76,7 @@ pub fn times_faster(workload: Workload, bytes: usize) -> Option<f64> {
         Workload::Stream => return None,
         Workload::Unchanged | Workload::NetPipe => FASTER_UNCHANGED,
     };
-    LARGE.contains(&bytes).then_some(target)
+    LARGE_BYTES.contains(&bytes).then_some(target)
 }
 
 /// Returns all targets at this size for which there are times.
@@ -95,7 +95,7 @@ pub fn aimed(workload: Workload, bytes: usize, times: &Times) -> Vec<Aimed> {
             }),
         });
     }
-    if (workload == Workload::Stream || bytes == PROVIDER_SMALL)
+    if (workload == Workload::Stream || bytes == PROVIDER_SMALL_BYTES)
         && let (Some(own), Some(provider)) = (times.of(Mode::Cma), times.of(Mode::Provider))
     {
         all.extend(times.quotient(Mode::Provider, Mode::Cma).map(|ratio| {
@@ -104,7 +104,7 @@ pub fn aimed(workload: Workload, bytes: usize, times: &Times) -> Vec<Aimed> {
             Aimed { aim: Aim::Provider, bytes, target: PROVIDER_OVER_OWN_MAX, ratio, verdict }
         }));
     }
-    if LARGE.contains(&bytes) {
+    if LARGE_BYTES.contains(&bytes) {
         all.extend(times.quotient(Mode::Space, Mode::Limit).map(|ratio| {
             let met = ratio.median <= OVER_LIMIT_MAX;
             let verdict = if met { Verdict::Met } else { Verdict::Missed };

@@ -6,8 +6,8 @@ use crate::results::{Measure, Results};
 use crate::table::{Table, three_digits};
 
 /// Bytes of the paper's messages for latency and throughput.
-pub const LATENCY: usize = 4;
-pub const THROUGHPUT: usize = 4096;
+pub const LATENCY_BYTES: usize = 4;
+pub const THROUGHPUT_BYTES: usize = 4096;
 /// Encoding and buffers of the messages on one host.
 pub const MESSAGE: &str = "raw-unchanged";
 /// Measures between hosts; the first one that was measured is used.
@@ -36,14 +36,14 @@ pub fn print(results: &Results<Transport>) {
             let all = measures.iter().map(|&what| Measure { what, tasks: 2, bytes });
             all.into_iter().find_map(|of| results.of(of, transport)).map(|spread| spread.median)
         };
-        let (Some(short), Some(long)) = (of(LATENCY), of(THROUGHPUT)) else { continue };
+        let (Some(short), Some(long)) = (of(LATENCY_BYTES), of(THROUGHPUT_BYTES)) else { continue };
         empty = false;
         table.row([
             words.to_string(),
             three_digits(short),
             latency.to_string(),
             three_digits(long),
-            three_digits(THROUGHPUT as f64 / long),
+            three_digits(THROUGHPUT_BYTES as f64 / long),
             throughput.to_string(),
             String::new(),
         ]);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::options::Options;
-use super::rounds::{HOSTS_SIZES, MESSAGES, OPERATION_BYTES, OPERATIONS, SENDERS, STREAM_BYTES};
+use super::rounds::{HOSTS_BYTES, MESSAGES, OPERATION_BYTES, OPERATIONS, SENDERS, STREAM_BYTES};
 use super::transport::{TRANSPORTS, Transport};
 use super::{figures, paper, targets};
 use crate::failure::Failure;
@@ -41,7 +41,7 @@ pub fn write(results: &Results<Transport>, options: &Options, out: &Path) -> Res
     let name = |of: Measure| of.what.to_string();
     print(results, title, "", rows, name, (Transport::StockDaemon, Transport::Nagaya));
     for (what, words) in [("loopback", "loopback"), ("namespaces", "network namespaces")] {
-        let rows = HOSTS_SIZES.iter().map(|&bytes| Measure { what, tasks: 2, bytes });
+        let rows = HOSTS_BYTES.iter().map(|&bytes| Measure { what, tasks: 2, bytes });
         let title = format!("PVM, two hosts ({words}), raw; µs one way, median (min)");
         print(results, &title, "size", rows, size, RATIO);
     }

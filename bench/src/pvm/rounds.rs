@@ -38,7 +38,7 @@ const STREAM_MESSAGES: u32 = 2000;
 pub const SENDERS: [u32; 2] = [1, 4];
 
 /// Message sizes between two hosts, in bytes.
-pub const HOSTS_SIZES: [usize; 4] = [4, 4 << 10, 64 << 10, 1 << 20];
+pub const HOSTS_BYTES: [usize; 4] = [4, 4 << 10, 64 << 10, 1 << 20];
 /// Duration of a repetition between hosts. The network stack needs longer to reach a steady state.
 const HOSTS_MILLISECONDS: u32 = 30;
 
@@ -61,7 +61,7 @@ impl Run<'_> {
                 Part::Messages => {
                     let sizes = match transport {
                         Transport::Fcp | Transport::FcpPlus => {
-                            vec![paper::LATENCY, paper::THROUGHPUT]
+                            vec![paper::LATENCY_BYTES, paper::THROUGHPUT_BYTES]
                         }
                         _ => self.options.sizes.clone(),
                     };
@@ -245,7 +245,7 @@ impl Run<'_> {
                     "unchanged",
                     route,
                     HOSTS_MILLISECONDS.min(self.options.milliseconds * 3),
-                    &HOSTS_SIZES,
+                    &HOSTS_BYTES,
                 )?;
                 self.add_messages(transport, round, &lines, |_| what);
             }

@@ -107,8 +107,8 @@ pub const PROGRAMS: [Program; 7] = [
 ];
 
 /// Bytes of the file to compress.
-const BYTES: usize = 48 << 20;
-const BYTES_SMALL: usize = 2 << 20;
+const FILE_BYTES: usize = 48 << 20;
+const SMALL_FILE_BYTES: usize = 2 << 20;
 
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
@@ -220,7 +220,7 @@ fn program_of(name: &str) -> &str {
 
 /// Makes a compressible file, the same one each time.
 fn file(small: bool, out: &Path) -> Result<PathBuf, Failure> {
-    let bytes = if small { BYTES_SMALL } else { BYTES };
+    let bytes = if small { SMALL_FILE_BYTES } else { FILE_BYTES };
     let path = out.join(format!("span-{}.txt", bytes >> 20));
     if fs::metadata(&path).is_ok_and(|file| file.len() == bytes as u64) {
         return Ok(path);

@@ -6,7 +6,7 @@ use figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Panel, Row, Style};
 
 use super::options::Options;
 use super::programs::{PROGRAMS, Programs};
-use super::step::{FETCH, MOVE, MOVE_MOST_US, RUN, RUN_MOST, STEPS};
+use super::step::{FETCH, MOVE, MOVE_US_MAX, RUN, RUN_PAGES_MAX, STEPS};
 use crate::failure::Failure;
 use crate::machine;
 use crate::spread::Spread;
@@ -36,12 +36,12 @@ pub fn write(
         let of = |step| (measure(step, 2), Series::Nagaya);
         targets.push(Target {
             what: format!("{RUN}: against one page"),
-            bound: Bound::AtMost(RUN_MOST),
+            bound: Bound::AtMost(RUN_PAGES_MAX),
             ratio: steps.medians.quotient(of(RUN), of(FETCH)),
         });
         targets.push(Target {
             what: format!("{MOVE}: there and back, µs"),
-            bound: Bound::AtMost(MOVE_MOST_US),
+            bound: Bound::AtMost(MOVE_US_MAX),
             ratio: steps.medians.of(measure(MOVE, 2), Series::Nagaya),
         });
     }

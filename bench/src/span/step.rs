@@ -5,10 +5,10 @@ use crate::steps::{FaultKind, Reply, Step};
 pub const FETCH: &str = "page-fetch";
 pub const RUN: &str = "run-of-16";
 /// Maximum cost of a run of 16 pages, in single pages.
-pub const RUN_MOST: f64 = 2.5;
+pub const RUN_PAGES_MAX: f64 = 2.5;
 pub const MOVE: &str = "move";
 /// Maximum time for a thread to move to the other node and back, in µs.
-pub const MOVE_MOST_US: f64 = 300.0;
+pub const MOVE_US_MAX: f64 = 300.0;
 
 pub const STEPS: [Step; 11] = [
     Step {

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{FaultKind, Reply, SHORT, Series, Step, Times, times_of};
+use super::{FaultKind, Reply, SHORT_BYTES, Series, Step, Times, times_of};
 use crate::cores;
 use crate::failure::Failure;
 use crate::launch::{on_path, output_of};
@@ -25,7 +25,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 /// Bytes of a page message without the page.
-const HEADER: usize = 64;
+const HEADER_BYTES: usize = 64;
 
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 const START_MAX: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ impl Peers {
                 })?;
                 peers.faults.insert((series, kind), times);
             }
-            for bytes in [SHORT, page_bytes + HEADER] {
+            for bytes in [SHORT_BYTES, page_bytes + HEADER_BYTES] {
                 let times = Times {
                     median_us: message_us(bytes, series, samples, 50)?,
                     tail_us: message_us(bytes, series, samples, 99)?,
@@ -68,10 +68,10 @@ impl Peers {
     /// Returns the lower bound of an operation. Percentiles of the parts are added, although those
     /// of the sum may be slightly lower.
     pub fn least(&self, step: &Step, series: Series) -> Times {
-        let there = step.round_trip.map(|_| self.messages[&(series, SHORT)]);
+        let there = step.round_trip.map(|_| self.messages[&(series, SHORT_BYTES)]);
         let back = step.round_trip.map(|reply| match reply {
-            Reply::Short => self.messages[&(series, SHORT)],
-            Reply::Page => self.messages[&(series, self.page_bytes + HEADER)],
+            Reply::Short => self.messages[&(series, SHORT_BYTES)],
+            Reply::Page => self.messages[&(series, self.page_bytes + HEADER_BYTES)],
         });
         let fault = step.fault.map(|kind| self.faults[&(series, kind)]);
         let parts = [there, back, fault];
@@ -166,7 +166,7 @@ mod tests {
         let page_bytes = 4096;
         let peers = Peers {
             page_bytes,
-            messages: [(SHORT, 1.0), (page_bytes + HEADER, 2.0)]
+            messages: [(SHORT_BYTES, 1.0), (page_bytes + HEADER_BYTES, 2.0)]
                 .map(|(bytes, us)| ((Series::Sleeping, bytes), times(us)))
                 .into(),
             faults: [(FaultKind::Read, 4.0), (FaultKind::Write, 8.0)]
