@@ -36,7 +36,7 @@ pub struct Mesh {
 struct Watch {
     timeout: Duration,
     /// Time of the last message from the next node.
-    heard: Instant,
+    last_received: Instant,
     /// Time of the next heartbeat and check.
     next: Instant,
 }
@@ -70,7 +70,7 @@ impl Mesh {
         alive: Vec<u8>,
     ) -> Result<Self, FabricError> {
         let now = Instant::now();
-        let watch = timeout.map(|timeout| Watch { timeout, heard: now, next: now });
+        let watch = timeout.map(|timeout| Watch { timeout, last_received: now, next: now });
         let fabric = Fabric::new(me.into(), secret)?;
         let (peers, addresses) = (Vec::new(), Vec::new());
         Ok(Self { fabric, peers, addresses, until: None, timeout, me, watch, alive })
@@ -92,7 +92,7 @@ impl Mesh {
             }
         }
         if let Some(watch) = &mut self.watch {
-            watch.heard = Instant::now();
+            watch.last_received = Instant::now();
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Mesh {
         while !self.is_whole() {
             match self.hear() {
                 // Others may have connected to all nodes earlier.
-                Some(Ok(said)) => early.push(said),
+                Some(Ok(message)) => early.push(message),
                 Some(Err(Gone::Lost(node, why))) => {
                     return Err(format!("{me} does not find {}: {why}", names[node as usize]));
                 }
@@ -166,7 +166,7 @@ impl Mesh {
                     let Some(node) = self.node_of(from) else { continue };
                     let next = self.next_node();
                     if let Some(watch) = self.watch.as_mut().filter(|_| node == next) {
-                        watch.heard = Instant::now();
+                        watch.last_received = Instant::now();
                     }
                     return Some(Ok(Said { from: node, header, body: payload }));
                 }
@@ -200,10 +200,10 @@ impl Mesh {
         let beat = watch.timeout / BEATS;
         // A node that was itself stopped did not receive: it must not blame the next one.
         if now > watch.next + watch.timeout / 2 {
-            watch.heard = now;
+            watch.last_received = now;
         }
         watch.next = now + beat;
-        let silent = now.saturating_duration_since(watch.heard);
+        let silent = now.saturating_duration_since(watch.last_received);
         let is_silent = silent > watch.timeout && self.peers.get(next as usize)?.is_some();
         let alive = std::mem::take(&mut self.alive);
         let _ = self.send(before, &alive, Vec::new());
@@ -280,13 +280,13 @@ mod tests {
             theirs.push(false);
         }
         let until = Instant::now() + Duration::from_secs(20);
-        let mut is_heard = false;
-        while !(is_heard && theirs.iter().all(|&is_lost| is_lost)) {
-            assert!(Instant::now() < until, "heard: {is_heard}, strangers lost: {theirs:?}");
+        let mut is_received = false;
+        while !(is_received && theirs.iter().all(|&is_lost| is_lost)) {
+            assert!(Instant::now() < until, "received: {is_received}, strangers lost: {theirs:?}");
             match mesh.hear() {
-                Some(Ok(said)) => {
-                    assert_eq!((said.from, &said.header[..]), (1, &[7][..]));
-                    is_heard = true;
+                Some(Ok(message)) => {
+                    assert_eq!((message.from, &message.header[..]), (1, &[7][..]));
+                    is_received = true;
                 }
                 Some(Err(_)) => panic!("no node is lost"),
                 None => {}

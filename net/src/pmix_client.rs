@@ -105,8 +105,8 @@ impl PmixClient {
     /// Returns true if all have arrived within the limit.
     fn fence(&self, collects: bool, limit: Option<Duration>) -> Result<bool, WireupError> {
         let info = pmix_info_t::of(COLLECT_DATA, PMIX_BOOL, Data { flag: collects });
-        let (says, hears) = mpsc::channel::<pmix_status_t>();
-        let sender = Box::into_raw(Box::new(says));
+        let (done, completed) = mpsc::channel::<pmix_status_t>();
+        let sender = Box::into_raw(Box::new(done));
         // SAFETY: PMIx copies the local structures, and null means all processes of the namespace.
         // The callback owns the sender, unless there is an error.
         let status =
@@ -118,11 +118,11 @@ impl PmixClient {
             self.check("bring all processes together", status)?;
         }
         let status = match limit {
-            Some(limit) => match hears.recv_timeout(limit) {
+            Some(limit) => match completed.recv_timeout(limit) {
                 Err(mpsc::RecvTimeoutError::Timeout) => return Ok(false),
                 status => status.ok(),
             },
-            None => hears.recv().ok(),
+            None => completed.recv().ok(),
         };
         match status.expect("PMIx calls back") {
             PMIX_ERR_PARTIAL_SUCCESS => Err(WireupError::Ended),

@@ -130,13 +130,13 @@ impl Job {
         out: &mut Vec<u8>,
     ) -> io::Result<bool> {
         let mut lines = Vec::new();
-        let mut said = Vec::new();
+        let mut notices = Vec::new();
         let child = self.children.entry(tid).or_default();
         match event {
-            Event::Created => said.push("CREATION"),
+            Event::Created => notices.push("CREATION"),
             Event::Spawned => {
                 child.spawned = true;
-                said.push("GOTSPAWN");
+                notices.push("GOTSPAWN");
             }
             Event::Output(bytes) => {
                 child.line.extend_from_slice(&bytes);
@@ -154,14 +154,15 @@ impl Job {
                     lines.push(std::mem::take(&mut child.line));
                 }
                 child.ended = true;
-                said.push("GOTEOF");
+                notices.push("GOTEOF");
             }
         }
         let done = child.spawned && child.ended;
         if done {
             self.children.remove(&tid);
         }
-        let events = lines.iter().map(Vec::as_slice).chain(said.iter().map(|said| said.as_bytes()));
+        let events =
+            lines.iter().map(Vec::as_slice).chain(notices.iter().map(|notice| notice.as_bytes()));
         for event in events {
             self.trace(tid, Traced::Record(&Record::output(tid, event, now)), named, out)?;
         }

@@ -211,10 +211,10 @@ mod tests {
     fn a_file_that_cannot_be_written_is_told_once() {
         let mut jobs = Jobs::default();
         jobs.begin(To::File(File::open("/dev/null").unwrap()), None);
-        let said = output(&mut jobs, &[(ONE, text("a\n")), (ONE, text("b\n"))]);
-        assert!(said.starts_with("[1] its output cannot be written: "), "{said}");
-        assert!(said.ends_with("[1] finished\n"), "{said}");
-        assert_eq!(said.lines().count(), 2);
+        let printed = output(&mut jobs, &[(ONE, text("a\n")), (ONE, text("b\n"))]);
+        assert!(printed.starts_with("[1] its output cannot be written: "), "{printed}");
+        assert!(printed.ends_with("[1] finished\n"), "{printed}");
+        assert_eq!(printed.lines().count(), 2);
     }
 
     /// The output of stock PVM's console for the same events, except for the times.

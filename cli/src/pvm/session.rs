@@ -163,10 +163,10 @@ fn start(options: &Options) -> Result<(), String> {
         return Ok(());
     }
     let status = daemon.wait().map_err(text)?;
-    let mut said = String::new();
-    let _ = errors.rewind().and_then(|()| errors.read_to_string(&mut said));
-    let said = said.lines().last().map(|line| line.trim_start_matches("nagaya: ").to_owned());
-    Err(said.unwrap_or_else(|| status.to_string()))
+    let mut message = String::new();
+    let _ = errors.rewind().and_then(|()| errors.read_to_string(&mut message));
+    let message = message.lines().last().map(|line| line.trim_start_matches("nagaya: ").to_owned());
+    Err(message.unwrap_or_else(|| status.to_string()))
 }
 
 /// Runs all commands, until there are no more.

@@ -32,7 +32,7 @@ const ROUNDS: usize = 400;
 /// After that a thread that has nothing to do sleeps.
 const ASLEEP: Duration = Duration::from_micros(300);
 /// After that the other side is not there.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The other process, which ends with this one.
 struct Other(Child);
@@ -90,12 +90,12 @@ fn message(fabric: &mut Fabric, sleeps: bool) -> Result<(Peer, Vec<u8>, u64), Fa
             Some(Event::Lost { why, .. }) => return Err(failure("the other process", why)),
             Some(Event::Closed(_)) => return Err(failure("the other process", "it is gone")),
             Some(_) => {}
-            None if begin.elapsed() > PATIENCE => {
+            None if begin.elapsed() > TIME_LIMIT => {
                 return Err(failure("the other process", "it does not answer"));
             }
             None if sleeps && fabric.arm().unwrap_or(false) => {
                 let mut fds = [PollFd::from_borrowed_fd(fabric.descriptor(), PollFlags::IN)];
-                let left = fabric.deadline().map_or(PATIENCE, |until| until - polled.min(until));
+                let left = fabric.deadline().map_or(TIME_LIMIT, |until| until - polled.min(until));
                 let left = Timespec::try_from(left).expect("it is short");
                 let _ = poll(&mut fds, Some(&left));
             }

@@ -3,7 +3,7 @@
 //! threads.
 //!
 //! A move is worthwhile when a thread waits for a processor on one node, and another node would
-//! serve it sooner by [`MARGIN`], even with one thread more. This must hold for [`PATIENCE`]
+//! serve it sooner by [`MARGIN`], even with one thread more. This must hold for [`UNEVEN_SAMPLES`]
 //! samples. After a move [`REST`] samples pass before the next, until the averages reflect the
 //! move. So a thread does not oscillate between two nodes.
 
@@ -12,7 +12,7 @@ pub const THREAD: u32 = 256;
 /// By how much shorter, in threads for each processor, the line must be elsewhere.
 pub const MARGIN: u32 = THREAD / 4;
 /// For how many looks.
-pub const PATIENCE: u32 = 3;
+pub const UNEVEN_SAMPLES: u32 = 3;
 /// Looks after a move.
 pub const REST: u32 = 5;
 
@@ -51,7 +51,7 @@ impl Balance {
         let (to, shortest) = nodes().min_by_key(|(_, load)| load.line(1))?;
         let is_worth_it = longest.line(0) > THREAD && shortest.line(1) + MARGIN <= longest.line(0);
         self.uneven = if is_worth_it { self.uneven + 1 } else { 0 };
-        if self.uneven < PATIENCE {
+        if self.uneven < UNEVEN_SAMPLES {
             return None;
         }
         *self = Self { uneven: 0, rest: REST };
@@ -76,16 +76,16 @@ mod tests {
 
     #[test]
     fn a_thread_goes_to_an_idle_node_when_that_has_been_idle_for_a_while() {
-        assert_eq!(looks(PATIENCE - 1, &[(1, 2 * THREAD), (1, 0)]), []);
-        assert_eq!(looks(PATIENCE, &[(1, 2 * THREAD), (1, 0)]), [(0, 1)]);
-        assert_eq!(looks(PATIENCE, &[(1, 0), (2, 0), (2, 5 * THREAD)]), [(2, 1)]);
+        assert_eq!(looks(UNEVEN_SAMPLES - 1, &[(1, 2 * THREAD), (1, 0)]), []);
+        assert_eq!(looks(UNEVEN_SAMPLES, &[(1, 2 * THREAD), (1, 0)]), [(0, 1)]);
+        assert_eq!(looks(UNEVEN_SAMPLES, &[(1, 0), (2, 0), (2, 5 * THREAD)]), [(2, 1)]);
     }
 
     #[test]
     fn one_move_is_seen_before_the_next() {
         let nodes = [(1, 4 * THREAD), (1, 0)];
-        assert_eq!(looks(PATIENCE + REST + PATIENCE - 1, &nodes).len(), 1);
-        assert_eq!(looks(PATIENCE + REST + PATIENCE, &nodes).len(), 2);
+        assert_eq!(looks(UNEVEN_SAMPLES + REST + UNEVEN_SAMPLES - 1, &nodes).len(), 1);
+        assert_eq!(looks(UNEVEN_SAMPLES + REST + UNEVEN_SAMPLES, &nodes).len(), 2);
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
     fn a_short_unevenness_moves_nobody() {
         let mut balance = Balance::default();
         for _ in 0..100 {
-            for _ in 0..PATIENCE - 1 {
+            for _ in 0..UNEVEN_SAMPLES - 1 {
                 assert_eq!(balance.look(&loads(&[(1, 3 * THREAD), (1, 0)])), None);
             }
             assert_eq!(balance.look(&loads(&[(1, THREAD), (1, THREAD)])), None);

@@ -153,7 +153,7 @@ impl Leases {
 
     /// Returns the leases that the kernel wants back, if it has sent a notice.
     pub fn wanted_back(&mut self, now: u64) -> Option<Vec<u64>> {
-        if now < self.looked + LOOK_NS || !self.is_told() {
+        if now < self.looked + LOOK_NS || !self.has_notice() {
             return None;
         }
         self.looked = now;
@@ -198,15 +198,15 @@ impl Leases {
     }
 
     /// Returns true if the kernel has sent a notice since the last time.
-    fn is_told(&self) -> bool {
-        let mut told = false;
+    fn has_notice(&self) -> bool {
+        let mut found = false;
         let mut information = [0; size_of::<libc::signalfd_siginfo>()];
         if let Some(signals) = self.descriptor() {
             while rustix::io::read(signals, &mut information).is_ok() {
-                told = true;
+                found = true;
             }
         }
-        told
+        found
     }
 }
 

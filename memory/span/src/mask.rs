@@ -18,7 +18,7 @@ pub unsafe fn of(frame: *const libc::ucontext_t) -> u64 {
 
 /// Sets the mask of the thread's shadow, if it has one. Returns 0, or [`RESTART`] if a signal comes
 /// first.
-pub fn tell(here: &Here, slot: &Slot, before: u64, after: u64) -> i64 {
+pub fn report(here: &Here, slot: &Slot, before: u64, after: u64) -> i64 {
     if here.node == 0 || before == after {
         return 0;
     }
@@ -49,9 +49,9 @@ pub unsafe fn set(here: &Here, slot: &Slot, frame: *mut libc::ucontext_t, a: [u6
                 _ => return -i64::from(libc::EINVAL),
             };
         }
-        let told = tell(here, slot, before, after);
-        if told != 0 {
-            return told;
+        let error = report(here, slot, before, after);
+        if error != 0 {
+            return error;
         }
         (&raw mut (*frame).uc_sigmask).cast::<u64>().write(after);
         if a[2] != 0 {

@@ -158,8 +158,8 @@ fn serve(
             agent.run()
         }
         Err(refusal) => {
-            let told = control.answer::<Begun>(Err(refusal.clone()));
-            let _ = first.send(Err(told.is_err().then_some(refusal)));
+            let answered = control.answer::<Begun>(Err(refusal.clone()));
+            let _ = first.send(Err(answered.is_err().then_some(refusal)));
         }
     }
 }
@@ -316,7 +316,7 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
         names: everybody.nodes.into_iter().map(|node| node.name).collect(),
         wanted: counted,
     });
-    early.into_iter().for_each(|said| agent.handle(said));
+    early.into_iter().for_each(|message| agent.handle(message));
     if let Some(image) = &image {
         let memory = order.program.as_ref().and_then(|program| program.memory);
         agent.begin(&image.parts, &image.texts, memory);
@@ -341,9 +341,9 @@ fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Said>) -> Result<Times, Refus
             .map_err(|why| why.to_string())?;
         let there = loop {
             match mesh.hear() {
-                Some(Ok(said)) => match Frame::parse(&said.header) {
-                    Some(Frame::Word(Message::Time { times })) if said.from == 0 => break times,
-                    _ => early.push(said),
+                Some(Ok(message)) => match Frame::parse(&message.header) {
+                    Some(Frame::Word(Message::Time { times })) if message.from == 0 => break times,
+                    _ => early.push(message),
                 },
                 Some(Err(Gone::Left(_) | Gone::Lost(..))) => return Err("a node is lost".into()),
                 None if control::is_closed() => {

@@ -15,12 +15,12 @@ use crate::{calls, dispositions, kernel_threads, processes, raw, scheduling, thr
 /// calling kernel thread becomes its shadow; it blocks all signals of the program.
 pub fn stand(here: &Here, slot: &Slot, mask: u64) -> ! {
     // The thread has been sent a signal, and has not acknowledged it.
-    let mut told = false;
+    let mut is_forwarded = false;
     scheduling::serves();
     set_mask(slot, mask);
     loop {
-        told |= hand_on(here, slot, told);
-        let Some(call) = wait_for_call(slot, !told) else { continue };
+        is_forwarded |= forward_signal(here, slot, is_forwarded);
+        let Some(call) = wait_for_call(slot, !is_forwarded) else { continue };
         let a = call.arguments;
         let result = match call.number {
             call::END => {
@@ -35,7 +35,7 @@ pub fn stand(here: &Here, slot: &Slot, mask: u64) -> ! {
                 unsafe { threads::run(slot) }
             }
             call::TAKEN => {
-                told = false;
+                is_forwarded = false;
                 slot.clear(Slot::SIGNAL);
                 set_mask(slot, a[0]);
                 0
@@ -50,7 +50,7 @@ pub fn stand(here: &Here, slot: &Slot, mask: u64) -> ! {
             call::FORK => unsafe { processes::fork(here, slot, call) },
             _ => make(&call),
         };
-        told |= hand_on(here, slot, told);
+        is_forwarded |= forward_signal(here, slot, is_forwarded);
         here.table.post(slot, Request::Completed(result));
     }
 }
@@ -86,8 +86,8 @@ fn make(call: &Call) -> i64 {
 }
 
 /// Forwards the signal in the slot to the thread. Returns true if that was done now.
-fn hand_on(here: &Here, slot: &Slot, told: bool) -> bool {
-    !told && slot.has(Slot::SIGNAL) && here.table.request(slot, Request::ForwardSignal) == 0
+fn forward_signal(here: &Here, slot: &Slot, is_forwarded: bool) -> bool {
+    !is_forwarded && slot.has(Slot::SIGNAL) && here.table.request(slot, Request::ForwardSignal) == 0
 }
 
 fn set_mask(slot: &Slot, mask: u64) -> i64 {
@@ -98,8 +98,8 @@ fn set_mask(slot: &Slot, mask: u64) -> i64 {
 
 /// Delivers the thread's fault. As in the kernel, a fault that is blocked or ignored ends the
 /// program.
-fn fault(slot: &Slot, said: [u64; 6]) -> i64 {
-    let signal = said[0] as i32;
+fn fault(slot: &Slot, reported: [u64; 6]) -> i64 {
+    let signal = reported[0] as i32;
     let action = dispositions::of(signal);
     let is_blocked = slot.mask.load(Ordering::Relaxed) & 1 << (signal - 1) != 0;
     if is_blocked || !action.is_handler() {
@@ -117,7 +117,7 @@ fn fault(slot: &Slot, said: [u64; 6]) -> i64 {
         return RESTART;
     }
     let mut info = [0; 16];
-    info[..said.len()].copy_from_slice(&said);
+    info[..reported.len()].copy_from_slice(&reported);
     slot.set_signal(&Signal { action, info });
     0
 }

@@ -250,9 +250,9 @@ pub unsafe fn return_from_handler(here: &Here, slot: &Slot, frame: *mut ucontext
         let mut to = std::mem::MaybeUninit::<ucontext_t>::uninit();
         let to = to.as_mut_ptr();
         std::ptr::copy_nonoverlapping(from, to.cast(), CONTEXT_BYTES);
-        let told = mask::tell(here, slot, mask::of(frame), mask::of(to));
-        if told != 0 {
-            return told;
+        let error = mask::report(here, slot, mask::of(frame), mask::of(to));
+        if error != 0 {
+            return error;
         }
         let pointer = (*to).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
         // The kernel ignores an alternate stack that cannot be set, too.
