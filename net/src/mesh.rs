@@ -50,7 +50,7 @@ pub enum Gone {
 }
 
 /// A message from another node.
-pub struct Said {
+pub struct Received {
     /// The sender.
     pub from: NodeId,
     /// The header.
@@ -109,11 +109,11 @@ impl Mesh {
         &mut self,
         names: &[&str],
         is_over: impl Fn() -> bool,
-    ) -> Result<Vec<Said>, String> {
+    ) -> Result<Vec<Received>, String> {
         let (me, mut early) = (names[self.me as usize], Vec::new());
         let until = Instant::now() + MEET_MAX;
         while !self.is_whole() {
-            match self.hear() {
+            match self.receive() {
                 // Others may have connected to all nodes earlier.
                 Some(Ok(message)) => early.push(message),
                 Some(Err(Gone::Lost(node, why))) => {
@@ -142,7 +142,7 @@ impl Mesh {
     }
 
     /// Sends to all that are connected, as far as that goes.
-    pub fn tell_all(&mut self, header: &[u8], body: &[u8]) {
+    pub fn send_all(&mut self, header: &[u8], body: &[u8]) {
         for node in 0..self.peers.len() as NodeId {
             let _ = self.send(node, header, body.to_vec());
         }
@@ -155,7 +155,7 @@ impl Mesh {
 
     /// Returns the next message, if there is one. Never waits. A peer that holds the secret and is
     /// not one of the nodes is ignored.
-    pub fn hear(&mut self) -> Option<Result<Said, Gone>> {
+    pub fn receive(&mut self) -> Option<Result<Received, Gone>> {
         loop {
             match self.fabric.poll()? {
                 Event::Connected(peer) => match self.node_of(peer) {
@@ -168,7 +168,7 @@ impl Mesh {
                     if let Some(watch) = self.watch.as_mut().filter(|_| node == next) {
                         watch.last_received = Instant::now();
                     }
-                    return Some(Ok(Said { from: node, header, body: payload }));
+                    return Some(Ok(Received { from: node, header, body: payload }));
                 }
                 Event::Closed(peer) if self.forget(peer) => {
                     return Some(Err(Gone::Left(peer.id as NodeId)));
@@ -222,7 +222,8 @@ impl Mesh {
         self.fabric.descriptor()
     }
 
-    /// Returns true if there is nothing to [`hear`](Self::hear) until the descriptor is readable.
+    /// Returns true if there is nothing to [`receive`](Self::receive) until the descriptor is
+    /// readable.
     pub fn may_sleep(&mut self) -> Result<bool, FabricError> {
         self.fabric.arm()
     }
@@ -283,7 +284,7 @@ mod tests {
         let mut is_received = false;
         while !(is_received && theirs.iter().all(|&is_lost| is_lost)) {
             assert!(Instant::now() < until, "received: {is_received}, strangers lost: {theirs:?}");
-            match mesh.hear() {
+            match mesh.receive() {
                 Some(Ok(message)) => {
                     assert_eq!((message.from, &message.header[..]), (1, &[7][..]));
                     is_received = true;

@@ -13,7 +13,7 @@ use coherence::message::{NodeId, Page};
 use coherence::ride::Policy;
 use coherence::sequential::message::PAGES_MAX;
 use coherence::sequential::{Event, MIGRATORY_MAX, Node, Options};
-use net::mesh::{Mesh, Said};
+use net::mesh::{Mesh, Received};
 use net::slice;
 use node::driver::{Engine, Server as _};
 use node::flush::FLUSH;
@@ -113,9 +113,9 @@ impl Agent {
     }
 
     /// Serves until the job is over.
-    pub fn run(mut self, early: Vec<Said>) {
+    pub fn run(mut self, early: Vec<Received>) {
         slice::shorten();
-        early.into_iter().for_each(|said| self.heard(said));
+        early.into_iter().for_each(|message| self.handle(message));
         self.serve();
         self.desk.close();
     }
@@ -154,20 +154,20 @@ impl Agent {
     }
 
     /// Takes what another machine says.
-    pub(super) fn heard(&mut self, said: Said) {
-        let Said { from, header, body } = said;
+    pub(super) fn handle(&mut self, message: Received) {
+        let Received { from, header, body } = message;
         match Frame::parse(&header) {
             Some(Frame::Page(_) | Frame::Letters) if self.pooled.is_some() => {
                 self.nonsense(from, "pages, which lie in the pool");
             }
             Some(Frame::Page(header)) => self.receive(from, header, &body),
             Some(Frame::Letters) => self.receive_batch(from, &body),
-            Some(Frame::Word(word)) => self.heard_word(from, word, body),
+            Some(Frame::Word(word)) => self.handle_word(from, word, body),
             None => self.nonsense(from, "a header"),
         }
     }
 
-    fn heard_word(&mut self, from: NodeId, word: Word, body: Vec<u8>) {
+    fn handle_word(&mut self, from: NodeId, word: Word, body: Vec<u8>) {
         match word {
             Word::Alive => {}
             Word::Look { page } => self.look(from, page),
@@ -177,7 +177,9 @@ impl Agent {
             Word::Mapped { change, first, pages } => self.mapped(from, change, first, pages),
             Word::Open { first, pages } => self.open(from, first, pages),
             Word::Done { change } => self.done(from, change),
-            Word::Task { .. } | Word::Forgotten { .. } | Word::Event => self.heard_of(from, word),
+            Word::Task { .. } | Word::Forgotten { .. } | Word::Event => {
+                self.record_tasks(from, word)
+            }
             Word::Wake { address } => self.wakes(from, address),
             Word::Print { stream } if self.plan.me == 0 => self.tasks.print(stream, body),
             Word::Signal { signal } if from == 0 => {

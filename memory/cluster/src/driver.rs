@@ -7,7 +7,7 @@ use std::time::Instant;
 use coherence::message::NodeId;
 use coherence::sequential::message::{Content, Header};
 use launch::control;
-use net::mesh::Said;
+use net::mesh::Received;
 use node::driver::{Driver, Engine, Server};
 use node::sequential::{Replica, Sequential};
 use pager::{Fault, Shared};
@@ -26,8 +26,8 @@ impl Driver for Agent {
         &mut self.engine
     }
 
-    fn received(&mut self, message: Said) {
-        self.heard(message);
+    fn received(&mut self, message: Received) {
+        self.handle(message);
     }
 
     fn node_lost(&mut self, machine: NodeId, why: &str) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use launch::control::{self, Control};
 use launch::messages::{Begun, Kind, Refusal};
 use nagaya_layout::REGION_START;
-use net::mesh::{Mesh, Said};
+use net::mesh::{Mesh, Received};
 use net::secret::Secret;
 use pvas::Space;
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub struct Joined {
     /// What it is to do.
     pub order: Order,
     /// The way to the others, and what those have said already.
-    met: Option<(Mesh, Vec<Said>)>,
+    met: Option<(Mesh, Vec<Received>)>,
     control: Control,
     /// Written when who has started us goes.
     bell: OwnedFd,
@@ -97,7 +97,7 @@ pub fn refuse(control: &mut Control, line: String) -> String {
     line
 }
 
-fn find(control: &mut Control, order: &Order) -> Result<(Mesh, Vec<Said>, OwnedFd), String> {
+fn find(control: &mut Control, order: &Order) -> Result<(Mesh, Vec<Received>, OwnedFd), String> {
     let timeout = (order.timeout > 0).then(|| Duration::from_secs(order.timeout.into()));
     let alive = Frame::Word(Word::Alive).bytes();
     let mesh = Mesh::new(order.machine, &Secret::new(order.secret), timeout, alive);

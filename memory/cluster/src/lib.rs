@@ -42,7 +42,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use coherence::message::NodeId;
-use net::mesh::{Mesh, Said};
+use net::mesh::{Mesh, Received};
 use pager::{Shared, Stops};
 use pvas::{Control, Space};
 
@@ -78,7 +78,7 @@ impl Cluster {
         plan: Plan,
         pool: Option<pool::Memory>,
         mesh: Mesh,
-        early: Vec<Said>,
+        early: Vec<Received>,
     ) -> Result<Self, String> {
         let words = |why: &dyn std::fmt::Display| why.to_string();
         let pool = pool.map(|it| Pool::meet(it, plan.me as usize, &plan.names)).transpose()?;

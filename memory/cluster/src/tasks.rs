@@ -104,7 +104,7 @@ impl Agent {
         }
     }
 
-    pub(super) fn heard_of(&mut self, from: NodeId, word: Word) {
+    pub(super) fn record_tasks(&mut self, from: NodeId, word: Word) {
         match word {
             Word::Task { id, generation, lives } => {
                 let is_its = self.plan.ids.get(from as usize).is_some_and(|ids| ids.contains(&id));

@@ -30,7 +30,7 @@ use coherence::ride;
 use coherence::scope::event::Body;
 use coherence::scope::tree::children;
 use coherence::scope::{Action, Event, Node, Options};
-use net::mesh::{Gone, Mesh, Said};
+use net::mesh::{Gone, Mesh, Received};
 use node::batch::run_length;
 use node::driver::{Driver as _, Engine};
 use node::flush::FLUSH;
@@ -316,8 +316,8 @@ impl Agent {
         self.step(event, &mut Vec::new());
     }
 
-    fn heard(&mut self, said: Said) {
-        let Said { from, header, mut body } = said;
+    fn handle(&mut self, message: Received) {
+        let Received { from, header, mut body } = message;
         let frame = Frame::parse(&header);
         match frame {
             Some(Frame::Page(header)) if header.from == from => {
@@ -557,7 +557,7 @@ impl Agent {
             say(line);
         }
         if let Some(network) = &mut self.engine.mesh {
-            network.tell_all(&Frame::End(status).bytes(), line.as_bytes());
+            network.send_all(&Frame::End(status).bytes(), line.as_bytes());
             FLUSH.run(network);
         }
         self.finish(status, line)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use coherence::message::NodeId;
 use net::error::FabricError;
-use net::mesh::{Gone, Mesh, Said};
+use net::mesh::{Gone, Mesh, Received};
 use pager::{Fault, PagerError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sync::wait::WaitPolicy;
@@ -112,7 +112,7 @@ pub trait Driver {
     fn engine_mut(&mut self) -> &mut Engine<Self::Memory>;
 
     /// Handles a message from another node.
-    fn received(&mut self, message: Said);
+    fn received(&mut self, message: Received);
 
     /// Handles the loss of a node. `why` completes the sentence "NODE is lost: ".
     fn node_lost(&mut self, node: NodeId, why: &str);
@@ -162,7 +162,9 @@ pub trait Driver {
             if self.is_answered() {
                 return true;
             }
-            let Some(message) = self.engine_mut().mesh.as_mut().and_then(Mesh::hear) else { break };
+            let Some(message) = self.engine_mut().mesh.as_mut().and_then(Mesh::receive) else {
+                break;
+            };
             found = true;
             match message {
                 Ok(message) => self.received(message),

@@ -29,7 +29,7 @@ impl FlushPolicy {
     pub fn run(self, mesh: &mut Mesh) {
         let start = Instant::now();
         while self.goes_on(start.elapsed(), mesh.has_unsent()) {
-            if mesh.hear().is_none() {
+            if mesh.receive().is_none() {
                 std::thread::yield_now();
             }
         }

@@ -8,7 +8,7 @@ use coherence::ride::Policy;
 use coherence::run::{self, NOBODY};
 use coherence::sequential::message::{Body, Header, Op};
 use coherence::sequential::{Action, Event, Node, Options};
-use net::mesh::Said;
+use net::mesh::Received;
 use node::driver::{Driver, Engine};
 use node::memory::Memory;
 use node::sequential::{Replica, Sequential};
@@ -143,7 +143,7 @@ impl Driver for User {
         &mut self.engine
     }
 
-    fn received(&mut self, _message: Said) {}
+    fn received(&mut self, _message: Received) {}
 
     fn node_lost(&mut self, _node: NodeId, _why: &str) {}
 

@@ -17,7 +17,7 @@ use coherence::sequential::{MIGRATORY_MAX, Options};
 use launch::control::{self, Control};
 use launch::messages::{Begun, Refusal};
 use nagaya_loader::{LoadErrorKind, Program};
-use net::mesh::{Gone, Mesh, Said};
+use net::mesh::{Gone, Mesh, Received};
 use net::secret::Secret;
 use pager::{Ranges, Region, Stops};
 use rustix::event::{EventfdFlags, eventfd};
@@ -332,7 +332,7 @@ fn set_command_line(program: &Program) {
 }
 
 /// Measures the offset of the origin's clocks. The origin may be busy with the program at first.
-fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Said>) -> Result<Times, Refusal> {
+fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Received>) -> Result<Times, Refusal> {
     let mut exchanges = Vec::new();
     let until = Instant::now() + MEET_MAX;
     while exchanges.len() < EXCHANGES {
@@ -340,7 +340,7 @@ fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Said>) -> Result<Times, Refus
         mesh.send(0, &Frame::Word(Message::QueryTime).bytes(), Vec::new())
             .map_err(|why| why.to_string())?;
         let there = loop {
-            match mesh.hear() {
+            match mesh.receive() {
                 Some(Ok(message)) => match Frame::parse(&message.header) {
                     Some(Frame::Word(Message::Time { times })) if message.from == 0 => break times,
                     _ => early.push(message),

@@ -25,7 +25,7 @@ impl Agent {
         }
         let ended = Ended { task: rank, barriers: self.seats[task as usize].barriers };
         if let Some(network) = &mut self.engine.mesh {
-            network.tell_all(&Frame::Ended { task: rank, barriers: ended.barriers }.bytes(), &[]);
+            network.send_all(&Frame::Ended { task: rank, barriers: ended.barriers }.bytes(), &[]);
         }
         self.has_ended(ended);
     }

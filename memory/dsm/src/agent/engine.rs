@@ -1,7 +1,7 @@
 //! The agent as a user of the [page engine](node): what happens besides pages.
 
 use coherence::message::NodeId;
-use net::mesh::{Gone, Said};
+use net::mesh::{Gone, Received};
 use node::driver::{Driver, Engine};
 use pager::{Fault, Region};
 
@@ -18,8 +18,8 @@ impl Driver for Agent {
         &mut self.engine
     }
 
-    fn received(&mut self, message: Said) {
-        self.heard(message);
+    fn received(&mut self, message: Received) {
+        self.handle(message);
     }
 
     fn disconnected(&mut self, gone: Gone) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use coherence::message::{NodeId, Page};
 use launch::control;
-use net::mesh::Said;
+use net::mesh::Received;
 use node::driver::{Driver, Engine, Server};
 use node::sequential::{Replica, Sequential};
 use pager::{Access, Fault, PagerError, Region};
@@ -28,7 +28,7 @@ impl Driver for Agent {
         &mut self.engine
     }
 
-    fn received(&mut self, message: Said) {
+    fn received(&mut self, message: Received) {
         self.handle(message);
     }
 

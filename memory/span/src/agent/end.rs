@@ -48,7 +48,7 @@ impl Agent {
         if let Some(mesh) = &mut self.engine.mesh {
             let end = Frame::Word(Message::Exit { status }).bytes();
             match self.origin {
-                Some(_) => mesh.tell_all(&end, line.as_bytes()),
+                Some(_) => mesh.send_all(&end, line.as_bytes()),
                 None => {
                     let _ = mesh.send(0, &end, line.as_bytes().to_vec());
                 }

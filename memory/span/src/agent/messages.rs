@@ -2,7 +2,7 @@
 //! origin are handled in `origin_requests`.
 
 use coherence::message::NodeId;
-use net::mesh::Said;
+use net::mesh::Received;
 use net::slice;
 use node::driver::Server as _;
 use node::sequential::Replica as _;
@@ -34,8 +34,8 @@ impl Agent {
     }
 
     /// Handles a message of another node.
-    pub fn handle(&mut self, said: Said) {
-        let Said { from, header, body } = said;
+    pub fn handle(&mut self, message: Received) {
+        let Received { from, header, body } = message;
         let at_origin = self.origin.is_some();
         match Frame::parse(&header) {
             Some(Frame::Page(header)) => self.receive(from, header, &body),

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use coherence::message::NodeId;
-use net::mesh::Said;
+use net::mesh::Received;
 use node::driver::Driver as _;
 
 use super::seen::Seen;
@@ -81,8 +81,8 @@ impl Agent {
         (1..nodes as NodeId).for_each(|node| self.notify(node, Message::QueryCounts));
         let until = Instant::now() + TELL_MAX;
         while all.contains(&None) && Instant::now() < until {
-            match self.engine.mesh.as_mut().and_then(|mesh| mesh.hear()) {
-                Some(Ok(Said { from, header, body })) => {
+            match self.engine.mesh.as_mut().and_then(|mesh| mesh.receive()) {
+                Some(Ok(Received { from, header, body })) => {
                     if Frame::parse(&header) == Some(Frame::Word(Message::Counts)) {
                         all[from as usize] = postcard::from_bytes(&body).ok();
                     }
