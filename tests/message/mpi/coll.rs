@@ -85,8 +85,8 @@ const PIECE_BY_PIECE: [(&str, &str); 4] = [
     ("UCX_TLS", "posix,self"),
 ];
 
-/// A rank that waits makes the MPI progress, threads do not disturb each other, outboxes are reused,
-/// and errors are the MPI's.
+/// A rank that waits makes the MPI progress, threads do not disturb each other, outboxes are
+/// reused, and errors are the MPI's.
 pub fn goes_with_the_rest(mpi: Mpi) {
     for ranks in [2, many(mpi)] {
         let progress = case(mpi, ranks, "progress");
