@@ -18,9 +18,9 @@ pub use crate::error::{NAME_MAX, NAMES_MAX};
 
 const NAME_WORDS: usize = (NAME_MAX + 1) / 8;
 
-/// Words for holds that are in a row; those in the entries follow.
+/// Number of hold words in the directory's head. The further ones lie in the entries.
 const NEAR: usize = 15;
-/// All of them.
+/// Number of all hold words.
 pub(crate) const HOLDS: usize = NEAR + NAMES_MAX;
 
 #[repr(C)]
@@ -31,7 +31,7 @@ struct Entry {
     address: AtomicU64,
     size: AtomicU64,
     name: [AtomicU64; NAME_WORDS],
-    /// Not the name's: one of the task's holds.
+    /// One of the task's hold words. It has nothing to do with the name.
     hold: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ struct Directory {
     lock: AtomicU32,
     /// Number of words below, from the first, that the task has ever used.
     holds_used: AtomicU32,
-    /// Whose memory the task's threads work in (`hold`); more words are in the entries.
+    /// The tasks in whose memory this task's threads work (`hold`). More words lie in the entries.
     holds: [AtomicU64; NEAR],
     entries: [Entry; NAMES_MAX],
 }
@@ -126,7 +126,7 @@ fn directory(control: &Control, id: u32) -> &Directory {
 #[derive(Clone, Copy)]
 pub(crate) struct Holds(&'static Directory);
 
-/// Those of a task whose export area is mapped.
+/// Returns the hold words of a task whose export area is mapped.
 pub(crate) fn holds(control: &Control, id: u32) -> Holds {
     // SAFETY: the directory is mapped as long as the space, and a task that takes a hold is in the
     // space.
@@ -206,6 +206,8 @@ pub fn import(
     let name = encode(name)?;
     let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
     let slot = control.slot(id);
+    let is_vacant =
+        || matches!(slot.state.load(Ordering::Acquire), slot_state::FREE | slot_state::REGION);
     let mut seen_alive = None;
     loop {
         let event = control.event().load(Ordering::Acquire);
@@ -220,10 +222,9 @@ pub fn import(
         match seen_alive {
             Some(seen) if !alive || seen != generation => return Err(Error::TaskEnded(id)),
             None if alive => seen_alive = Some(generation),
-            // The ID is free, but a task had it.
-            None if generation > 0 && slot.state.load(Ordering::Acquire) == slot_state::FREE => {
-                return Err(Error::TaskEnded(id));
-            }
+            // A task had this ID, and no other is starting. The state is read after the generation:
+            // a slot is taken before its generation is counted, so a new task is not FREE here.
+            None if generation > 0 && is_vacant() => return Err(Error::TaskEnded(id)),
             _ => {}
         }
         if timeout == Some(Duration::ZERO) {

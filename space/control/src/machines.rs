@@ -157,6 +157,14 @@ impl Control {
         let slot = self.slot(id);
         self.space().tasks_high.fetch_max(id + 1, Ordering::AcqRel);
         if lives {
+            // As at a local start, the slot is taken before its generation counts the task. Else
+            // `export::import` would take the task for one that has ended.
+            let _ = slot.state.compare_exchange(
+                slot_state::FREE,
+                slot_state::STARTING,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
             slot.generation.store(generation, Ordering::Release);
             slot.export_mapped.store(1, Ordering::Release);
             slot.pid.store(FAR_PID, Ordering::SeqCst);
