@@ -193,7 +193,7 @@ fn is_dense(mpi: &Mpi, kind: Handle) -> Result<bool, Failed> {
         return Ok(false);
     }
     let (mut count, mut of): (c_int, Handle) = (0, 0);
-    // SAFETY: the envelope told these numbers of items.
+    // SAFETY: `Envelope::of` returned these numbers of items for this type.
     check(unsafe {
         (mpi.type_get_contents)(kind, numbers as c_int, 0, 1, &mut count, ptr::null_mut(), &mut of)
     })?;

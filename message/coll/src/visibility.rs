@@ -1,22 +1,22 @@
 //! The library's names exist for a program exactly if its MPI has them.
 //!
 //! A program may look for a function by a weak symbol or dlsym(3), for example for the functions
-//! with large counts, which only MPI 4 has. It must not find ours where the MPI has none. The
-//! dynamic linker searches a preloaded library first, so the names are in its symbol table; they
-//! are taken out again at load, before the program is bound:
+//! with large counts, which only MPI 4 has. It must not find this library's function if the MPI has
+//! none. The dynamic linker searches a preloaded library first, so the names are in its symbol
+//! table. At load, before the program is bound, this module hides them again:
 //!
-//! - An MPI is loaded, which is so for programs that are linked to it: names that it lacks lose
-//!   their value, and the dynamic linker goes on to search behind us.
-//! - None is loaded: it may come later, with a plug-in, as in Python. All names become indirect
-//!   functions (STT_GNU_IFUNC), whose addresses are asked for whenever a name is bound. They are
-//!   null as long as no MPI has the function.
+//! - If an MPI is loaded, as with programs that are linked to it, the names that it lacks lose
+//!   their value. The dynamic linker then searches the libraries that follow.
+//! - If no MPI is loaded, a plug-in may load one later, as in Python. All names become indirect
+//!   functions (STT_GNU_IFUNC). The dynamic linker resolves their addresses each time it binds a
+//!   name. They are null as long as no MPI has the function.
 //!
-//! They are no indirect functions from the beginning, since libraries that are bound before us
-//! (such as an MPI's for Fortran) would make the dynamic linker complain. Such a library sees
-//! all names, so each function works under every MPI (`counts`).
+//! The names are not indirect functions from the start: the dynamic linker would report an error
+//! for libraries that it binds earlier, such as an MPI's for Fortran. Such a library sees all
+//! names, so each function works under every MPI (`counts`).
 //!
-//! The code runs while the library is relocated, as the resolver of an indirect function of its
-//! own. Its relocation comes after all others of the library.
+//! The code runs while the library is relocated, as the resolver of its own indirect function.
+//! That function's relocation comes after all others of the library.
 
 use std::arch::global_asm;
 use std::ffi::CStr;
@@ -51,19 +51,19 @@ unsafe extern "C" {
     static nagaya_coll_loaded: usize;
 }
 
-/// Keeps the relocation, which nothing else refers to.
+/// Keeps the relocation, to which nothing else refers.
 #[used]
 static LOADED: Reference = Reference(&raw const nagaya_coll_loaded);
 
 struct Reference(#[allow(dead_code, reason = "only its relocation matters")] *const usize);
 
-// SAFETY: never read.
+// SAFETY: the pointer is never read; only its relocation has an effect.
 unsafe impl Sync for Reference {}
 
-/// A function that we export.
+/// A function that this library exports.
 struct Name {
-    ours: &'static CStr,
-    /// The MPI's own, by the name that the profiling interface gives it.
+    own: &'static CStr,
+    /// The name of the MPI's function in the profiling interface.
     mpis: &'static CStr,
     /// Returns the function's address; null if the MPI has none.
     resolve: extern "C" fn() -> usize,
@@ -74,12 +74,12 @@ macro_rules! names {
         [$(names!(@one $function, $profiled), names!(@one $profiled, $profiled)),*]
     };
     (@one $name:ident, $profiled:ident) => {{
-        const OURS: &CStr = terminated(concat!(stringify!($name), "\0"));
+        const OWN: &CStr = terminated(concat!(stringify!($name), "\0"));
         const MPIS: &CStr = terminated(concat!(stringify!($profiled), "\0"));
         extern "C" fn resolve() -> usize {
-            resolved(OURS, MPIS, calls::$name as *const () as usize)
+            resolved(OWN, MPIS, calls::$name as *const () as usize)
         }
-        Name { ours: OURS, mpis: MPIS, resolve }
+        Name { own: OWN, mpis: MPIS, resolve }
     }};
 }
 
@@ -90,7 +90,7 @@ const fn terminated(name: &'static str) -> &'static CStr {
     }
 }
 
-/// All that the library exports.
+/// All functions that the library exports.
 static NAMES: [Name; 26] = names! {
     MPI_Init PMPI_Init, MPI_Init_thread PMPI_Init_thread, MPI_Barrier PMPI_Barrier,
     MPI_Bcast PMPI_Bcast, MPI_Reduce PMPI_Reduce, MPI_Allreduce PMPI_Allreduce,
@@ -99,15 +99,16 @@ static NAMES: [Name; 26] = names! {
     MPI_Allgather_c PMPI_Allgather_c, MPI_Alltoall_c PMPI_Alltoall_c,
 };
 
-fn is_ours(object: &Object) -> bool {
+fn is_own(object: &Object) -> bool {
     object.segment(&raw const LOADED as usize).is_some()
 }
 
-/// The MPI that is loaded: the first object behind us with a function of the profiling interface.
+/// Returns the loaded MPI: the first object after this library with a function of the profiling
+/// interface.
 fn loaded_mpi() -> Option<Object> {
     let mut mpi = None;
     elf::for_each(|object| {
-        if !is_ours(&object) && object.symbol(c"PMPI_Barrier").is_some() {
+        if !is_own(&object) && object.symbol(c"PMPI_Barrier").is_some() {
             mpi = Some(object);
         }
         mpi.is_some()
@@ -115,67 +116,69 @@ fn loaded_mpi() -> Option<Object> {
     mpi
 }
 
-/// What an indirect function comes to: ours, if the MPI has it; else what is bound without us.
-fn resolved(ours: &CStr, mpis: &CStr, function: usize) -> usize {
+/// Returns the address for an indirect function: `function`, if the MPI has it. Otherwise, returns
+/// the address that the name has without this library.
+fn resolved(own: &CStr, mpis: &CStr, function: usize) -> usize {
     if loaded_mpi().is_some_and(|mpi| mpi.symbol(mpis).is_some()) {
         return function;
     }
     let mut others = 0;
     elf::for_each(|object| {
-        if !is_ours(&object) {
-            others = object.function(ours).unwrap_or(0);
+        if !is_own(&object) {
+            others = object.function(own).unwrap_or(0);
         }
         others != 0
     });
     others
 }
 
-/// Decides on all names. Returns the value of an indirect function that nobody calls.
+/// Hides names or makes them indirect. Returns the address of an indirect function that no caller
+/// uses.
 extern "C" fn at_load() -> usize {
-    let mut us = None;
+    let mut own = None;
     elf::for_each(|object| {
-        if is_ours(&object) {
-            us = Some(object);
+        if is_own(&object) {
+            own = Some(object);
         }
-        us.is_some()
+        own.is_some()
     });
-    if let Some(us) = us {
-        decide(&us, loaded_mpi().as_ref());
+    if let Some(own) = own {
+        set_names(&own, loaded_mpi().as_ref());
     }
     at_load as *const () as usize
 }
 
-fn decide(us: &Object, mpi: Option<&Object>) {
-    let symbols = || NAMES.iter().filter_map(|name| Some((name, us.symbol(name.ours)?)));
+fn set_names(own: &Object, mpi: Option<&Object>) {
+    let symbols = || NAMES.iter().filter_map(|name| Some((name, own.symbol(name.own)?)));
     let Some(first) = symbols().map(|(_, symbol)| symbol).min() else { return };
     let Some(last) = symbols().map(|(_, symbol)| symbol).max() else { return };
     let is_code = |symbol: *mut Elf64_Sym| {
-        us.segment(symbol as usize).is_none_or(|segment| segment.p_flags & PF_X != 0)
+        own.segment(symbol as usize).is_none_or(|segment| segment.p_flags & PF_X != 0)
     };
-    // Never writable and executable at once. (The linker is told to keep the two apart.)
+    // No page becomes writable and executable at once. (A linker option keeps the two apart.)
     if is_code(first) || is_code(last) {
         return;
     }
     let start = first as usize / PAGE * PAGE;
     let bytes = (last.wrapping_add(1) as usize).next_multiple_of(PAGE) - start;
     let protect = |protection| {
-        // SAFETY: these pages hold our symbol table and other data of the same segment, which
-        // stays readable.
+        // SAFETY: these pages hold this library's symbol table and other data of the same segment,
+        // which stays readable.
         unsafe { libc::mprotect(start as *mut _, bytes, protection) }
     };
     if protect(PROT_READ | PROT_WRITE) != 0 {
         return;
     }
     for (name, symbol) in symbols() {
-        // SAFETY: an entry of our symbol table, writable; the dynamic linker, which alone reads
-        // it, is waiting for us.
+        // SAFETY: `Object::symbol` returned this entry of the library's symbol table, and `protect`
+        // made it writable. Only the dynamic linker reads it, and it waits for this function.
         let symbol = unsafe { &mut *symbol };
         match mpi {
             Some(mpi) if mpi.symbol(name.mpis).is_some() => {}
             Some(_) => (symbol.st_value, symbol.st_shndx) = (0, 0),
             None => {
                 symbol.st_info = INDIRECT;
-                symbol.st_value = (name.resolve as *const () as usize - us.base) as u64;
+                symbol.st_value = (name.resolve as *const () as usize - own.base) as u64;
             }
         }
     }
