@@ -82,7 +82,7 @@ impl Control {
     }
 
     /// Sets the number of processes of the job on this node. Until that many tasks have started,
-    /// the gate does not tell MPI libraries that single copy always works.
+    /// the gate does not report to MPI libraries that single copy always works.
     pub fn expect_tasks(&self, tasks: u32) {
         self.space().tasks_expected.fetch_max(tasks, Ordering::AcqRel);
     }

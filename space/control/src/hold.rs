@@ -77,8 +77,8 @@ impl ThisTask {
         Err(Attempt::Busy)
     }
 
-    /// Returns true if other tasks hold this one by these words of theirs. A task that does not
-    /// hold it yet may begin to at any time.
+    /// Returns true if other tasks hold this one in the given range of their hold words. A task
+    /// that does not hold it yet may begin to at any time.
     pub fn is_held(&self, words: Range<usize>) -> bool {
         held_by(self.control, self.id, words)
     }

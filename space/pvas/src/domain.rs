@@ -24,7 +24,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use crate::child::{self, Attributes};
 use crate::connection::Connection;
 use crate::error::{Error, last};
-use crate::keeper::{self, Answer, Ask, Start};
+use crate::keeper::{self, Answer, Request, Start};
 use crate::memory::Memory;
 use crate::owner;
 use crate::views::Views;
@@ -162,7 +162,7 @@ impl Domain {
             keeper: Mutex::new(Connection::new(ours, keeper::VERSION)),
             pid: pid as u32,
         };
-        match domain.hear()? {
+        match domain.receive()? {
             Answer::Ready => Ok(domain),
             answer => Err(answer.error()),
         }
@@ -187,13 +187,13 @@ impl Domain {
         let environment = environment.to_vec();
         let path = path.as_os_str().as_bytes().to_vec();
         let start = Start { id, path, arguments, environment, attributes };
-        let lent: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+        let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
         let sent = {
             let keeper = self.keeper.lock().expect("no panic while held");
-            keeper.send(&Ask::Start(Box::new(start)), &lent)
+            keeper.send(&Request::Start(Box::new(start)), &borrowed)
         };
         sent.map_err(|_| Error::NoKeeper(self.pid))?;
-        match self.hear()? {
+        match self.receive()? {
             Answer::Started { pid } => Ok(pid),
             Answer::Failed { pid, error } => {
                 // The failed child has no other waiter.
@@ -204,7 +204,7 @@ impl Domain {
         }
     }
 
-    fn hear(&self) -> Result<Answer, Error> {
+    fn receive(&self) -> Result<Answer, Error> {
         let mut keeper = self.keeper.lock().expect("no panic while held");
         keeper.receive().ok().flatten().ok_or(Error::NoKeeper(self.pid))
     }

@@ -56,7 +56,7 @@ pub enum Error {
     /// The keeper of a domain has ended; has its PID.
     NoKeeper(u32),
     /// An error that the keeper of a domain reported.
-    Told(String, Errno),
+    Reported(String, Errno),
     /// A space over several machines has one domain on each.
     OverMachines,
     /// The task lives on another machine.
@@ -86,7 +86,7 @@ impl Error {
             Error::Null(_) => Errno::FAULT,
             Error::NoAddressSpace => Errno::NOMEM,
             Error::Control(error) => error.errno(),
-            Error::Setup(_, errno) | Error::System(_, errno) | Error::Told(_, errno) => *errno,
+            Error::Setup(_, errno) | Error::System(_, errno) | Error::Reported(_, errno) => *errno,
             Error::Views(PagerError::Memory | PagerError::Mappings) => Errno::NOMEM,
             Error::Views(_) => Errno::PERM,
             Error::NoKeeper(_) => Errno::PIPE,
@@ -133,7 +133,7 @@ impl fmt::Display for Error {
             Error::NoKeeper(pid) => {
                 write!(f, "the process that keeps the domain has ended (PID {pid}; was it killed?)")
             }
-            Error::Told(message, _) => f.write_str(message),
+            Error::Reported(message, _) => f.write_str(message),
             Error::OverMachines => write!(
                 f,
                 "a space over several machines has one domain on each, and programs in it must be \

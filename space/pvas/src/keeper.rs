@@ -30,7 +30,7 @@ pub(crate) const VERSION: u32 = 0x100;
 
 /// A request from the owner.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub(crate) enum Request {
     /// Start a task. Descriptors: its working directory, then its own.
     Start(Box<Start>),
 }
@@ -55,7 +55,7 @@ pub(crate) enum Answer {
     Started { pid: u32 },
     /// The program does not run. The owner must reap the process that should have run it, if there
     /// is one.
-    Failed { pid: Option<u32>, error: Told },
+    Failed { pid: Option<u32>, error: ErrorReport },
 }
 
 impl Answer {
@@ -70,20 +70,20 @@ impl Answer {
 
 /// An error in a form that can be sent to another process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct ErrorReport {
     message: String,
     errno: i32,
 }
 
-impl From<&Error> for Told {
+impl From<&Error> for ErrorReport {
     fn from(error: &Error) -> Self {
         Self { message: error.to_string(), errno: error.errno().raw_os_error() }
     }
 }
 
-impl From<Told> for Error {
-    fn from(told: Told) -> Self {
-        Error::Told(told.message, Errno::from_raw_os_error(told.errno))
+impl From<ErrorReport> for Error {
+    fn from(report: ErrorReport) -> Self {
+        Error::Reported(report.message, Errno::from_raw_os_error(report.errno))
     }
 }
 
@@ -94,15 +94,15 @@ pub(crate) fn run(socket: OwnedFd, control: Control, memory: &Memory, ids: &Rang
     unsafe { libc::prctl(libc::PR_SET_NAME, c"pvas-domain".as_ptr()) };
     close_others(&[socket.as_raw_fd(), memory.file().as_raw_fd()]);
     let mut owner = Connection::new(socket, VERSION);
-    let views = look_around(control, memory, ids);
+    let views = map_views(control, memory, ids);
     let answer = match &views {
         Ok(_) => Answer::Ready,
         Err(error) => Answer::Failed { pid: None, error: error.into() },
     };
     let _ = owner.send(&answer, &[]);
     let mut fixed = HashMap::new();
-    while let Ok(Some((Ask::Start(start), fds))) = owner.receive_with::<Ask>() {
-        let answer = match make(control, &mut fixed, *start, fds) {
+    while let Ok(Some((Request::Start(start), fds))) = owner.receive_with::<Request>() {
+        let answer = match start_task(control, &mut fixed, *start, fds) {
             Ok(pid) => Answer::Started { pid },
             Err((error, pid)) => Answer::Failed { pid, error: (&error).into() },
         };
@@ -131,7 +131,7 @@ fn close_others(kept: &[i32]) {
 }
 
 /// Maps the views of other domains' segments.
-fn look_around(control: Control, memory: &Memory, ids: &Range<u32>) -> Result<Views, Error> {
+fn map_views(control: Control, memory: &Memory, ids: &Range<u32>) -> Result<Views, Error> {
     memory.map_alias_again()?;
     let layout = control.layout();
     let mut views = Views::new()?;
@@ -142,23 +142,24 @@ fn look_around(control: Control, memory: &Memory, ids: &Range<u32>) -> Result<Vi
 
 /// Starts a task. The error includes the process that could not become a task, if there is one.
 /// `fixed` has the address ranges that tasks of these IDs took outside their segments.
-fn make(
+fn start_task(
     control: Control,
     fixed: &mut HashMap<u32, Range<u64>>,
     start: Start,
     fds: Vec<OwnedFd>,
 ) -> Result<u32, (Error, Option<u32>)> {
     let Start { id, path, arguments, environment, mut attributes } = start;
-    let alone = |error| (error, None);
+    let without_process = |error| (error, None);
     let path = PathBuf::from(OsStr::from_bytes(&path));
     let numbers = attributes.fds.take().unwrap_or_default();
     let Some((cwd, own)) = fds.split_first().filter(|(_, own)| own.len() == numbers.len()) else {
-        return Err(alone(Error::Invalid("number of descriptors")));
+        return Err(without_process(Error::Invalid("number of descriptors")));
     };
     attributes.cwd_fd = Some(cwd.as_raw_fd());
     let here = own.iter().map(|fd| fd.as_fd().as_raw_fd());
     attributes.fds = Some(here.zip(numbers).map(|(here, (_, there))| (here, there)).collect());
-    let program = Program::open_fixed(&path, arguments).map_err(|error| alone(error.into()))?;
+    let program =
+        Program::open_fixed(&path, arguments).map_err(|error| without_process(error.into()))?;
     let segment_size = attributes.segment_size.unwrap_or(control.layout().segment_size());
     // SAFETY: the owner took the slot, so the last task of this ID has ended. Both ranges hold only
     // mappings that it left.
@@ -188,7 +189,7 @@ fn make(
     if headers.is_fixed && !task.as_ref().is_err_and(is_taken) {
         fixed.insert(id, nagaya_loader::fixed_addresses(headers));
     }
-    let task = task.map_err(|error| alone(error.into()))?;
+    let task = task.map_err(|error| without_process(error.into()))?;
     // SAFETY: `load_into` filled in `task` for slot `id`, and only this call starts it.
     let started =
         unsafe { child::start_sibling(control, id, task, &program::comm(&path), &attributes) };

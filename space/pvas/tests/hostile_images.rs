@@ -56,14 +56,14 @@ fn load(path: &Path) -> Result<bool, TestCaseError> {
         sigmask: 0,
         export_mapped: false,
     };
-    // SAFETY: nobody else uses the space, and the segment is empty.
+    // SAFETY: only this test uses the space, and the segment is empty.
     let loaded = unsafe { nagaya_loader::load(space().gate(), segment, &program, &info) };
     let (own, others) = mappings(id);
     let result = loaded.map(|task| {
-        // SAFETY: just loaded, and still mapped.
+        // SAFETY: `load` filled in `task` in the segment, which stays mapped until `munmap` below.
         unsafe { ((*task).start.sp, (*task).mmap_start, (*task).mmap_end) }
     });
-    // SAFETY: as above; nothing was started in it.
+    // SAFETY: no process was started in the segment, and only this test uses the space.
     unsafe { libc::munmap(segment.start() as *mut _, segment.size() as usize) };
     prop_assert_eq!(others, 0, "mappings outside of the segment");
     if let Ok((sp, mmap_start, mmap_end)) = result {
