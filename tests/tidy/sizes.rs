@@ -25,8 +25,6 @@ const LONG_FILES: &[&str] = &[
 /// Functions with more lines: most are one `match` over all messages or options. To be split.
 const LONG_FUNCTIONS: &[&str] = &[
     "space/loader/src/segment.rs: load",
-    "memory/coherence/src/scope/node.rs: message",
-    "memory/coherence/src/story.rs: story",
     "memory/sim/src/host.rs: step_scope",
     "memory/sim/src/machine.rs: go_on",
     "memory/sim/src/machine.rs: step",

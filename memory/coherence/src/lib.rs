@@ -13,7 +13,9 @@
 //!
 //! | module | topic |
 //! |---|---|
-//! | [`message`] | the messages of scope consistency |
+//! | [`message`], [`content`] | the messages of scope consistency: headers and bodies |
+//! | [`transition`] | the table of a page's transitions, and its diagram |
+//! | [`refusal`] | messages that violate a protocol |
 //! | [`run`] | the encoding of page lists |
 //! | [`diff`] | the encoding of changes of a page |
 //! | [`record`] | the log of a node's steps, for replay |
@@ -29,12 +31,15 @@
 //! - Each page has two views. The protocol controls access to the application's view. The other
 //!   view never faults; the driver uses it to fill pages, to make twins and to compute diffs.
 
+pub mod content;
 pub mod diff;
 pub mod message;
 pub mod record;
+pub mod refusal;
 pub mod ride;
 pub mod run;
 pub mod scope;
 pub mod sequential;
 pub mod sparse;
 pub mod story;
+pub mod transition;

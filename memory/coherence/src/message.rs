@@ -1,4 +1,5 @@
-//! Messages of scope consistency: a fixed header, and a body that depends on the operation.
+//! Messages of scope consistency: operations and headers. [`content`](crate::content) has the
+//! bodies, which depend on the operation.
 //!
 //! The names of operations are those of Mocha and JIAJIA (Sakaguchi et al., *Ainori communication*,
 //! figure 4). All numbers are little endian. Received messages are not trusted: parsing checks
@@ -6,10 +7,6 @@
 //! protocol.
 
 use serde::{Deserialize, Serialize};
-
-use crate::diff;
-use crate::ride::{self, Ride};
-use crate::run::{self, Run};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -32,7 +29,8 @@ pub enum Op {
     GetPage = 1,
     /// Answers `GetPage`. Body: the bytes of the page.
     GetPageGrant = 2,
-    /// To the home of pages: changes that the sender made to them. Body: [`diff`]s.
+    /// To the home of pages: changes that the sender made to them. Body:
+    /// [`diff`](crate::diff)s.
     Diff = 3,
     /// Answers `Diff`: the changes with number `scope` are applied.
     DiffGrant = 4,
@@ -137,7 +135,7 @@ pub struct Header {
     pub scope: u64,
     /// Number of barriers that the sender has passed.
     pub epoch: u64,
-    /// Number of [`Ride`] records at the end of the body.
+    /// Number of [`Ride`](crate::ride::Ride) records at the end of the body.
     pub rides: u8,
 }
 
@@ -190,51 +188,6 @@ impl Header {
             epoch: raw.epoch.get(),
             rides: raw.rides,
         })
-    }
-}
-
-/// The part of a message's body that concerns the protocol.
-///
-/// A body begins with the bytes of pages: first the requested page, then the pages that
-/// [ride] along. Then follow the data of the operation, and the ride records.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Content {
-    /// The operation has no data.
-    Empty,
-    /// The bytes of a page.
-    Page,
-    /// Changes of these pages.
-    Diffs(Vec<Page>),
-    /// Runs of pages.
-    Runs(Vec<Run>),
-}
-
-impl Content {
-    /// Decodes a body that came with `header`, and its ride records. Returns `None` if the body is
-    /// malformed. `page_bytes` is the page size.
-    pub fn parse(header: &Header, body: &[u8], page_bytes: usize) -> Option<(Self, Vec<Ride>)> {
-        let (body, rides) = ride::split(body, header.rides)?;
-        let body = body.get(ride::aboard(&rides) * page_bytes..)?;
-        Some((Self::parse_rest(header.op, body, page_bytes)?, rides))
-    }
-
-    fn parse_rest(op: Op, body: &[u8], page_bytes: usize) -> Option<Self> {
-        match op {
-            Op::GetPageGrant => (body.len() == page_bytes).then_some(Content::Page),
-            Op::Diff => {
-                let pages = diff::pages(body, page_bytes).ok()?;
-                Some(Content::Diffs(pages.into_iter().map(|(page, _)| page).collect()))
-            }
-            Op::AcquireGrant
-            | Op::Invalidate
-            | Op::WriteNotice
-            | Op::Release
-            | Op::Barrier
-            | Op::BarrierGrant
-            | Op::Set
-            | Op::WaitGrant => run::decode(body, u64::MAX).map(Content::Runs),
-            _ => body.is_empty().then_some(Content::Empty),
-        }
     }
 }
 

@@ -9,12 +9,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::message::NodeId;
-use crate::scope::{Action, Event, Node, Options, Refused};
+use crate::refusal::Refused;
+use crate::scope::{Action, Event, Node, Options};
 
 /// The first bytes of a recording.
 pub const MAGIC: [u8; 8] = *b"NGYREC\r\n";
 /// Version of the format. Every change of the format or of the recorded values increments it.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Returns the name of a node's recording in the directory of all recordings.
 pub fn file_name(node: NodeId) -> String {
@@ -44,7 +45,7 @@ impl Recorder {
 
     /// Records the outcome of the step.
     pub fn outcome(&mut self, actions: &[Action], outcome: &Result<(), Refused>) {
-        self.append(&(actions, outcome.as_ref().err().map(|refused| refused.why)));
+        self.append(&(actions, outcome.as_ref().err().map(Refused::reason)));
     }
 
     /// Takes the bytes recorded since the last call. The caller appends them to the file.
@@ -165,7 +166,6 @@ const MOST_PAGES: u64 = 1 << 36;
 pub fn replay(bytes: &[u8]) -> Result<u64, Differs> {
     let mut recording = Recording::of(bytes)?;
     let mut node = Node::new(*recording.options());
-    let mut actions = Vec::new();
     for number in 0.. {
         let step = recording.next_step().map_err(|_| Differs::Broken(number))?;
         let Some(step) = step else { return Ok(number) };
@@ -173,11 +173,10 @@ pub fn replay(bytes: &[u8]) -> Result<u64, Differs> {
         if !can_happen(&node, recording.options(), &step.event) {
             return Err(Differs::Impossible(number, Box::new(step)));
         }
-        actions.clear();
+        let mut actions = Vec::new();
         let result = node.step(step.event.clone(), step.now, &mut actions);
-        let refused = result.err().map(|refused| refused.why);
-        if actions != outcome.actions || refused != outcome.refused.as_deref() {
-            let now = Outcome { actions, refused: refused.map(String::from) };
+        let now = Outcome { actions, refused: result.err().map(|refused| refused.reason()) };
+        if now != *outcome {
             return Err(Differs::Step(number, Box::new((step, now))));
         }
     }
@@ -211,7 +210,8 @@ fn can_happen(node: &Node, options: &Options, event: &Event) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Content, Header, Op};
+    use crate::content::Content;
+    use crate::message::{Header, Op};
     use crate::ride::Policy;
     use crate::scope::homes::Homes;
     use proptest::prelude::*;

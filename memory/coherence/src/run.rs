@@ -50,6 +50,13 @@ pub fn of(pages: impl IntoIterator<Item = (Page, NodeId)>) -> Vec<Run> {
     runs
 }
 
+/// Combines pages in any order into ascending runs without writers.
+pub fn from_pages(pages: impl Iterator<Item = Page>) -> Vec<Run> {
+    let mut pages: Vec<Page> = pages.collect();
+    pages.sort_unstable();
+    of(pages.into_iter().map(|page| (page, NOBODY)))
+}
+
 /// Encodes runs as the body of a message.
 pub fn encode(runs: &[Run]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(runs.len() * Run::BYTES);
@@ -107,6 +114,19 @@ pub fn merge(written: &[(NodeId, Run)]) -> Vec<Run> {
         }
     }
     runs
+}
+
+/// Returns the union of several lists, without writers.
+pub fn union<'a>(lists: impl Iterator<Item = &'a Vec<Run>>) -> Vec<Run> {
+    let all: Vec<_> = lists.flatten().map(|run| (0, Run { writer: NOBODY, ..*run })).collect();
+    merge(&all).into_iter().map(|run| Run { writer: NOBODY, ..run }).collect()
+}
+
+/// Returns true if, according to a barrier's list, no node except `writer` wrote the page.
+pub fn has_no_other_writer(runs: &[Run], page: Page, writer: NodeId) -> bool {
+    let behind = runs.partition_point(|run| run.first <= page);
+    let run = runs[..behind].last().filter(|run| run.range().contains(&page));
+    run.is_none_or(|run| run.writer == writer)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::scope::homes::Homes;
 
 /// The next action of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Do {
+pub enum Operation {
     /// Reads the byte and checks its value.
     Expect(Page, usize, u8),
     /// Writes the byte.
@@ -37,7 +37,7 @@ pub enum Do {
 #[derive(Clone, Debug)]
 pub struct Story {
     /// The program of each task, by node and task.
-    pub nodes: Vec<Vec<Vec<Do>>>,
+    pub nodes: Vec<Vec<Vec<Operation>>>,
     /// Number of pages.
     pub pages: u64,
     /// The placement of the pages' homes.
@@ -85,6 +85,27 @@ pub struct Size {
     pub same: bool,
 }
 
+/// The layout of a story's memory.
+struct Layout {
+    pages: usize,
+    page_bytes: usize,
+    /// The lock that protects each byte, if any.
+    lock_of: Vec<Option<Lock>>,
+}
+
+impl Layout {
+    /// Returns the page of a byte, and its offset there.
+    fn place(&self, at: usize) -> (Page, usize) {
+        ((at / self.page_bytes) as Page, at % self.page_bytes)
+    }
+}
+
+/// The values of all bytes: before a phase, and as the phase leaves them.
+struct Values {
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
 /// Generates a story within these size limits, for pages of `page_bytes` bytes.
 pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
     let nodes = 1 + random.below(size.nodes);
@@ -95,90 +116,35 @@ pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
     // One page in some stories: it then goes through all states.
     let pages = if random.one_in(3) { 1 } else { 1 + random.below(4) };
     let bytes = pages * page_bytes;
-    let lock_of: Vec<Option<u32>> =
-        (0..bytes).map(|_| random.one_in(3).then(|| random.below(3) as u32)).collect();
-    let mut values = vec![0u8; bytes];
-    let mut scripts: Vec<Vec<Vec<Do>>> =
+    let lock_of = (0..bytes).map(|_| random.one_in(3).then(|| random.below(3) as Lock)).collect();
+    let layout = Layout { pages, page_bytes, lock_of };
+    let mut values = Values { before: vec![0; bytes], after: vec![0; bytes] };
+    let mut scripts: Vec<Vec<Vec<Operation>>> =
         tasks.iter().map(|&tasks| vec![Vec::new(); tasks]).collect();
-    let place = |at: usize| ((at / page_bytes) as u64, at % page_bytes);
     for phase in 0..1 + random.below(6) as u32 {
-        let writer: Vec<Option<(usize, usize)>> = (0..bytes)
-            .map(|_| {
-                random.one_in(2).then(|| {
-                    let node = random.below(nodes);
-                    (node, random.below(tasks[node]))
-                })
-            })
-            .collect();
-        let before = values.clone();
+        let writers: Vec<_> =
+            (0..bytes).map(|_| random.one_in(2).then(|| random_task(random, &tasks))).collect();
+        values.before.clone_from(&values.after);
         for (node, scripts) in scripts.iter_mut().enumerate() {
             for (task, script) in scripts.iter_mut().enumerate() {
-                let mut mine = before.clone();
-                for _ in 0..random.below(if pages == 1 { 16 } else { 8 }) {
-                    let at = random.below(bytes);
-                    let (page, byte) = place(at);
-                    match (lock_of[at], writer[at]) {
-                        (Some(lock), _) => {
-                            script.push(Do::Lock(lock));
-                            for _ in 0..1 + random.below(2) {
-                                script.push(Do::Add(page, byte));
-                                values[at] = values[at].wrapping_add(1);
-                            }
-                            // Another byte of the same lock, or a nested lock.
-                            let other = random.below(bytes);
-                            let inner = lock_of[other].filter(|&inner| inner >= lock);
-                            if let Some(inner) = inner {
-                                let (page, byte) = place(other);
-                                let nested = inner > lock;
-                                script.extend(nested.then_some(Do::Lock(inner)));
-                                script.push(Do::Add(page, byte));
-                                values[other] = values[other].wrapping_add(1);
-                                script.extend(nested.then_some(Do::Unlock(inner)));
-                            }
-                            script.push(Do::Unlock(lock));
-                        }
-                        (None, Some(who)) if who == (node, task) => {
-                            mine[at] = random.below(200) as u8;
-                            script.push(Do::Write(page, byte, mine[at]));
-                            values[at] = mine[at];
-                            script.push(Do::Expect(page, byte, mine[at]));
-                        }
-                        (None, None) => script.push(Do::Expect(page, byte, before[at])),
-                        (None, Some(_)) => {}
-                    }
-                }
+                let is_writer = |at: usize| writers[at].map(|writer| writer == (node, task));
+                access_bytes(random, &layout, &mut values, is_writer, script);
                 if random.one_in(4) {
-                    script.push(Do::Lock(9));
-                    script.push(Do::Unlock(9));
+                    script.extend([Operation::Lock(9), Operation::Unlock(9)]);
                 }
             }
         }
-        // One task signals another about a byte on a separate page. Afterwards all tasks may meet.
         if random.one_in(2) {
-            let (page, byte) = (pages as u64, phase as usize % page_bytes);
-            let mut somebody = || {
-                let node = random.below(nodes);
-                (node, random.below(tasks[node]))
-            };
-            let (tells, hears) = (somebody(), somebody());
-            let meet = random.one_in(3);
-            let script = &mut scripts[tells.0][tells.1];
-            script.extend([Do::Write(page, byte, phase as u8), Do::Set(phase)]);
-            let script = &mut scripts[hears.0][hears.1];
-            script.extend([Do::Wait(phase), Do::Expect(page, byte, phase as u8)]);
-            if meet {
-                scripts.iter_mut().flatten().for_each(|script| script.push(Do::Meet));
-                scripts[tells.0][tells.1].push(Do::Reset(phase));
-            }
+            signal(random, &layout, &tasks, phase, &mut scripts);
         }
         for script in scripts.iter_mut().flatten() {
-            script.push(Do::Barrier);
+            script.push(Operation::Barrier);
         }
     }
     for script in scripts.iter_mut().flatten() {
-        for (at, &value) in values.iter().enumerate() {
-            let (page, byte) = place(at);
-            script.push(Do::Expect(page, byte, value));
+        for (at, &value) in values.after.iter().enumerate() {
+            let (page, byte) = layout.place(at);
+            script.push(Operation::Expect(page, byte, value));
         }
     }
     let homes = match random.one_in(2) {
@@ -194,5 +160,88 @@ pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
         migrate: !random.one_in(3),
         alone: !random.one_in(3),
         rides: Policy::ALL[random.below(Policy::ALL.len())],
+    }
+}
+
+/// Returns a random task, by its node and its index there.
+fn random_task(random: &mut Random, tasks: &[usize]) -> (usize, usize) {
+    let node = random.below(tasks.len());
+    (node, random.below(tasks[node]))
+}
+
+/// Generates a task's accesses of a phase. `is_writer` returns true if the task writes the byte,
+/// and `None` if no task does.
+fn access_bytes(
+    random: &mut Random,
+    layout: &Layout,
+    values: &mut Values,
+    is_writer: impl Fn(usize) -> Option<bool>,
+    script: &mut Vec<Operation>,
+) {
+    for _ in 0..random.below(if layout.pages == 1 { 16 } else { 8 }) {
+        let at = random.below(layout.lock_of.len());
+        let (page, byte) = layout.place(at);
+        match (layout.lock_of[at], is_writer(at)) {
+            (Some(lock), _) => increment(random, layout, values, at, lock, script),
+            (None, Some(true)) => {
+                let value = random.below(200) as u8;
+                values.after[at] = value;
+                script.push(Operation::Write(page, byte, value));
+                script.push(Operation::Expect(page, byte, value));
+            }
+            (None, None) => script.push(Operation::Expect(page, byte, values.before[at])),
+            (None, Some(false)) => {}
+        }
+    }
+}
+
+/// Generates increments of the byte `at` under its lock.
+fn increment(
+    random: &mut Random,
+    layout: &Layout,
+    values: &mut Values,
+    at: usize,
+    lock: Lock,
+    script: &mut Vec<Operation>,
+) {
+    let mut add = |at: usize, script: &mut Vec<Operation>| {
+        let (page, byte) = layout.place(at);
+        script.push(Operation::Add(page, byte));
+        values.after[at] = values.after[at].wrapping_add(1);
+    };
+    script.push(Operation::Lock(lock));
+    for _ in 0..1 + random.below(2) {
+        add(at, script);
+    }
+    // Another byte of the same lock, or a nested lock.
+    let other = random.below(layout.lock_of.len());
+    if let Some(inner) = layout.lock_of[other].filter(|&inner| inner >= lock) {
+        let is_nested = inner > lock;
+        script.extend(is_nested.then_some(Operation::Lock(inner)));
+        add(other, script);
+        script.extend(is_nested.then_some(Operation::Unlock(inner)));
+    }
+    script.push(Operation::Unlock(lock));
+}
+
+/// Generates a signal from one task to another about a byte on a separate page. Afterwards all
+/// tasks may meet.
+fn signal(
+    random: &mut Random,
+    layout: &Layout,
+    tasks: &[usize],
+    phase: u32,
+    scripts: &mut [Vec<Vec<Operation>>],
+) {
+    let (page, byte) = (layout.pages as Page, phase as usize % layout.page_bytes);
+    let (sender, receiver) = (random_task(random, tasks), random_task(random, tasks));
+    let meet = random.one_in(3);
+    let script = &mut scripts[sender.0][sender.1];
+    script.extend([Operation::Write(page, byte, phase as u8), Operation::Set(phase)]);
+    let script = &mut scripts[receiver.0][receiver.1];
+    script.extend([Operation::Wait(phase), Operation::Expect(page, byte, phase as u8)]);
+    if meet {
+        scripts.iter_mut().flatten().for_each(|script| script.push(Operation::Meet));
+        scripts[sender.0][sender.1].push(Operation::Reset(phase));
     }
 }

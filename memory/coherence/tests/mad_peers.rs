@@ -1,11 +1,12 @@
-//! A node among others that hold the job's secret and are mad: whatever well-formed messages
-//! they send, at whatever moment, the node refuses them and is as it was, or takes them and can
-//! do what it then wants done. `NAGAYA_SEED` replays one run, `NAGAYA_WALKS` says how many.
+//! A node among peers that violate the protocol. They send any well-formed messages at any time.
+//! The node refuses such a message without a change of its state, or accepts it and its driver can
+//! carry out the actions. `NAGAYA_SEED` replays one run; `NAGAYA_WALKS` sets the number of runs.
 
 use std::collections::{HashMap, HashSet};
 
+use coherence::content::Content;
 use coherence::diff;
-use coherence::message::{Content, Header, Lock, NodeId, Op, Page};
+use coherence::message::{Header, Lock, NodeId, Op, Page};
 use coherence::ride::{self, By, Carrier, Fate, Policy, Ride};
 use coherence::run::{self, NOBODY, Run};
 use coherence::scope::event::{Body, Kept, Task};
@@ -13,14 +14,14 @@ use coherence::scope::homes::Homes;
 use coherence::scope::{Action, Event, Node, Options};
 use coherence::story::Random;
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 const PAGE: usize = 4;
-/// Events of a walk.
+/// Number of events of a walk.
 const EVENTS: usize = 400;
-/// Pages that allocations make at most, in all.
+/// Maximum number of allocated pages.
 const PAGES_MAX: u64 = 400;
 
-/// What nobody need have asked for.
+/// The operations that need no request.
 const UNASKED: [Op; 11] = [
     Op::GetPage,
     Op::Diff,
@@ -35,27 +36,27 @@ const UNASKED: [Op; 11] = [
     Op::Push,
 ];
 
-/// The node, and what its driver keeps.
+/// The node, and the state of its driver.
 struct Host {
     node: Node,
-    /// Which tasks wait.
+    /// True for each task that waits.
     waits: Vec<bool>,
     twins: HashSet<Page>,
-    /// Bytes of messages that are kept.
+    /// Sizes of the kept messages.
     kept: HashMap<Kept, usize>,
-    /// Lists that have begun, from whom, of which lock, and their ends.
+    /// Incomplete lists by sender: operation, lock and end.
     lists: HashMap<NodeId, (Op, Lock, Page)>,
-    /// What it said, for peers that answer as they should.
+    /// The headers of its messages, for peers that answer correctly.
     said: Vec<Header>,
 }
 
 impl Host {
-    /// Does what the driver does with an event; `body` is what came with a message.
+    /// Handles an event like a driver. `body` is the body of the message.
     fn step(&mut self, event: Event, body: &[u8]) -> bool {
         let before = self.node.clone();
         let mut actions = Vec::new();
         if self.node.step(event.clone(), 0, &mut actions).is_err() {
-            assert!(self.node == before && actions.is_empty(), "{event:?} changed something");
+            assert!(self.node == before && actions.is_empty(), "{event:?} changed the state");
             return false;
         }
         let Options { me, nodes, .. } = *self.node.options();
@@ -65,8 +66,12 @@ impl Host {
                     assert!(page < self.node.pages() && (place + 1) * PAGE <= body.len());
                 }
                 Action::Keep(kept) => {
-                    assert_eq!(self.kept.insert(kept, body.len()), None, "it is kept already");
-                    assert!(self.kept.len() <= 2 * nodes as usize, "too much is kept");
+                    assert_eq!(
+                        self.kept.insert(kept, body.len()),
+                        None,
+                        "a second message for one barrier"
+                    );
+                    assert!(self.kept.len() <= 2 * nodes as usize, "too many kept messages");
                 }
                 Action::FillKept(page, kept, place) => {
                     assert!(page < self.node.pages() && (place + 1) * PAGE <= self.kept[&kept]);
@@ -96,7 +101,7 @@ impl Host {
         true
     }
 
-    /// What a task of ours does.
+    /// Returns the next event of a task of this node.
     fn task(&mut self, random: &mut Random) -> Option<Event> {
         let pages = self.node.pages();
         let somebody_runs = self.waits.iter().any(|waits| !waits);
@@ -129,7 +134,7 @@ impl Host {
         })
     }
 
-    /// What a peer says: an answer to what it was told, more or less, or anything.
+    /// Returns a message of a peer: an answer, possibly wrong, or anything.
     fn peer(&mut self, random: &mut Random) -> (Header, Vec<u8>) {
         let Options { me, nodes, .. } = *self.node.options();
         let epoch = self.node.epoch();
@@ -168,7 +173,7 @@ impl Host {
         if header.op == Op::Barrier {
             header.lock = 0;
         }
-        // A list that has begun goes on or ends.
+        // An incomplete list is continued or completed.
         let mut end = 0;
         if let Some(&(op, lock, begun)) =
             self.lists.get(&header.from).filter(|_| !random.one_in(20))
@@ -181,7 +186,7 @@ impl Host {
             header.lock = lock;
             end = begun;
         }
-        // Things that are wrong in one place only come further.
+        // Messages with a single error pass more checks.
         match random.below(40) {
             0 => header.from = any(random) as NodeId,
             1 => header.to = any(random) as NodeId,
@@ -201,7 +206,7 @@ impl Host {
                 false => Fate::ALL[1 + random.below(3)],
             },
         };
-        let may = carries || ride::tells(header.op);
+        let may = carries || ride::reports_fates(header.op);
         let rides: Vec<Ride> = match random.one_in(if may { 2 } else { 20 }) {
             true => (0..random.below(5)).map(|_| ride(random)).collect(),
             false => Vec::new(),
@@ -221,7 +226,7 @@ impl Host {
     }
 }
 
-/// Any number, and often one at which something ends.
+/// Returns a random number, often a limit.
 fn any(random: &mut Random) -> u64 {
     let number = random.below(usize::MAX) as u64;
     match random.below(4) {
@@ -241,7 +246,7 @@ fn changes(random: &mut Random) -> Vec<u8> {
     body
 }
 
-/// A list of pages as it can be sent: parts of it may follow each other in any order.
+/// Returns a random list of pages. Parts of a list may follow each other in any order.
 fn runs(random: &mut Random, from: NodeId, mut end: Page, nodes: u32) -> Vec<Run> {
     let mut runs = Vec::new();
     for _ in 0..random.below(6) {
@@ -262,7 +267,7 @@ fn runs(random: &mut Random, from: NodeId, mut end: Page, nodes: u32) -> Vec<Run
     runs
 }
 
-/// Says which walk it was that panics.
+/// Prints the seed of a walk that panics.
 struct Tells(u64);
 
 impl Drop for Tells {
@@ -304,7 +309,7 @@ fn walk(seed: u64) -> (usize, usize, u64) {
             continue;
         }
         let (header, body) = host.peer(random);
-        // As bytes, since that is how they come.
+        // Messages arrive as bytes.
         let header = Header::parse(&header.bytes()).expect("well-formed");
         let Some((content, rides)) = Content::parse(&header, &body, PAGE) else { continue };
         let Header { op, from, lock, .. } = header;
@@ -340,5 +345,5 @@ fn every_message_of_a_peer_is_refused_or_valid() {
         barriers += passed;
     }
     println!("{taken} taken, {refused} refused, {barriers} barriers passed");
-    assert!(2 * taken > refused && barriers > 500, "hardly any test");
+    assert!(2 * taken > refused && barriers > 500, "too few accepted messages");
 }

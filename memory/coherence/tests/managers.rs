@@ -1,7 +1,8 @@
-//! Locks and condition variables as their managers and nodes treat them, message by message:
-//! who is next, how long a node keeps a lock, and that no notice is forgotten.
+//! Locks and condition variables at their managers and nodes, message by message: the order of
+//! grants, the time that a node keeps a lock, and the completeness of write notices.
 
-use coherence::message::{Content, Header, Lock, NodeId, Op};
+use coherence::content::Content;
+use coherence::message::{Header, Lock, NodeId, Op};
 use coherence::ride::Policy;
 use coherence::run::{NOBODY, Run};
 use coherence::scope::event::Body;
@@ -9,7 +10,7 @@ use coherence::scope::homes::Homes;
 
 use coherence::scope::{Action, Event, HANDOVERS, Node, Options};
 
-/// Managed by node 0, as all that are multiples of [`NODES`].
+/// A lock of manager 0, like all multiples of [`NODES`].
 const LOCK: Lock = 0;
 const NODES: u32 = 4;
 
@@ -29,7 +30,7 @@ fn node(me: NodeId, tasks: u32) -> Node {
 
 fn step(node: &mut Node, event: Event) -> Vec<Action> {
     let mut actions = Vec::new();
-    node.step(event, 0, &mut actions).expect("it makes sense");
+    node.step(event, 0, &mut actions).expect("a valid event");
     actions
 }
 
@@ -43,7 +44,7 @@ fn page(page: u64) -> Run {
     Run { first: page, pages: 1, writer: NOBODY }
 }
 
-/// To whom an action says such a thing, with which number and which pages.
+/// Returns the receiver, number and pages of each message with this operation.
 fn said(actions: &[Action], wanted: Op) -> Vec<(NodeId, u64, Vec<u64>)> {
     let said = actions.iter().filter_map(|action| match action {
         Action::Send(header, Body::Runs(runs), _) if header.op == wanted => {
@@ -62,7 +63,7 @@ fn a_lock_goes_to_the_first_requester() {
     assert_eq!(said(&first, Op::AcquireGrant), [(2, 0, vec![])]);
     for asker in &order[1..] {
         let actions = says(&mut manager, *asker, Op::Acquire, 0, Content::Empty);
-        assert_eq!(said(&actions, Op::AcquireGrant), [], "it is held");
+        assert_eq!(said(&actions, Op::AcquireGrant), [], "the lock is held");
     }
     for (holder, next) in order.into_iter().zip(&order[1..]) {
         let actions = says(&mut manager, holder, Op::Release, 0, Content::Runs(vec![]));
@@ -82,7 +83,7 @@ fn a_late_requester_gets_all_write_notices_of_the_lock() {
     let all: Vec<u64> = (0..RELEASES).map(|release| 2 * release).collect();
     assert_eq!(said(&actions, Op::AcquireGrant), [(2, RELEASES, all)]);
     says(&mut manager, 2, Op::Release, 0, Content::Runs(vec![]));
-    // Who knows all but the last is told of that.
+    // A node that lacks only the last release gets only its pages.
     let actions = says(&mut manager, 3, Op::Acquire, RELEASES - 1, Content::Empty);
     assert_eq!(said(&actions, Op::AcquireGrant)[0].2, [2 * (RELEASES - 1)]);
 }
@@ -102,7 +103,7 @@ fn tasks_of_a_node_that_want_a_lock_all_the_time_let_others_have_it() {
         }
         assert_eq!(actions, [Action::Grant(wants)], "without a message");
         handed += 1;
-        assert!(handed <= HANDOVERS, "others wait");
+        assert!(handed <= HANDOVERS, "other nodes wait");
     }
     assert_eq!(handed, HANDOVERS);
 }

@@ -1,6 +1,7 @@
-//! Rides that may be taken, and those that may not, message by message.
+//! Acceptance of rides, message by message.
 
-use coherence::message::{Content, Header, Op, Page};
+use coherence::content::Content;
+use coherence::message::{Header, Op, Page};
 use coherence::ride::{By, Carrier, Fate, Policy, Ride};
 use coherence::scope::homes::Homes;
 use coherence::scope::page::State;
@@ -8,16 +9,16 @@ use coherence::scope::{Action, Event, Node, Options};
 
 const NODES: u32 = 4;
 const READER: u32 = 0;
-/// The reader's in the barriers' tree.
+/// The reader's parent in the barrier tree.
 const PARENT: u32 = 1;
-/// Manages lock [`LOCK`], and has the page.
+/// The manager of lock [`LOCK`], and the home of the page.
 const MANAGER: u32 = 2;
 const LOCK: u32 = MANAGER;
 const PAGE: Page = 5;
 
 fn says(node: &mut Node, header: Header, content: Content, rides: Vec<Ride>) -> Vec<Action> {
     let mut actions = Vec::new();
-    node.step(Event::Message(header, content, rides), 0, &mut actions).expect("it makes sense");
+    node.step(Event::Message(header, content, rides), 0, &mut actions).expect("a valid event");
     actions
 }
 
@@ -25,8 +26,8 @@ fn header(op: Op, from: u32, epoch: u64) -> Header {
     Header { op, from, to: READER, lock: LOCK, scope: 0, epoch, rides: 0 }
 }
 
-/// The reader has passed a barrier, and has asked for the lock; its grant brings the page, and is
-/// of a manager that has passed so many barriers.
+/// Returns a reader that has passed a barrier and requested the lock. The grant carries the page
+/// and comes from a manager that has passed this number of barriers.
 fn reader_after_grant(manager_epoch: u64) -> Node {
     let mut node = Node::new(Options {
         nodes: NODES,
@@ -47,20 +48,20 @@ fn reader_after_grant(manager_epoch: u64) -> Node {
     let ride = Ride { page: PAGE, by: By::Written, fate: Fate::Aboard };
     let grant = Header { rides: 1, ..header(Op::AcquireGrant, MANAGER, manager_epoch) };
     let actions = says(&mut node, grant, none(), vec![ride]);
-    assert!(actions.contains(&Action::Grant(0)), "the lock is granted all the same");
+    assert!(actions.contains(&Action::Grant(0)), "the lock is granted");
     node
 }
 
-/// Found by a random walk (seed 177): a barrier's grant goes down a tree, so a lock's manager can
-/// be behind who asks for the lock. When it passes the barrier, it will believe that nobody has
-/// its pages, and write them without notice.
+/// Found by a random walk (seed 177). A barrier's grant goes down a tree, so a lock's manager can
+/// be behind the requester. When the manager passes the barrier, it assumes that no node has copies
+/// of its pages, and writes them without notices.
 #[test]
 fn a_lock_s_grant_of_a_node_that_has_not_passed_our_last_barrier_brings_nothing() {
     let node = reader_after_grant(0);
     assert_eq!(node.state(PAGE), Some(State::Invalid));
     let counts = node.statistics().rides[Carrier::Lock as usize][By::Written as usize];
     assert_eq!((counts.used, counts.wasted), (0, 1));
-    assert_eq!(node.page_statistics(PAGE).expect("it is there").rides_wasted, 1);
+    assert_eq!(node.page_statistics(PAGE).expect("an existing page").rides_wasted, 1);
 }
 
 #[test]
@@ -69,5 +70,5 @@ fn a_lock_s_grant_of_a_node_that_has_passed_it_brings_a_page() {
     assert_eq!(node.state(PAGE), Some(State::Ridden));
     node.step(Event::Read(PAGE), 0, &mut Vec::new()).expect("no message");
     assert_eq!(node.state(PAGE), Some(State::Clean));
-    assert_eq!(node.page_statistics(PAGE).expect("it is there").rides_used, 1);
+    assert_eq!(node.page_statistics(PAGE).expect("an existing page").rides_used, 1);
 }

@@ -1,5 +1,5 @@
-//! Random stories in random orders: more nodes, tasks, pages, locks and barriers than can be
-//! explored. `NAGAYA_SEED` replays one, `NAGAYA_WALKS` says how many.
+//! Random stories in random orders, with more nodes, tasks, pages, locks and barriers than the
+//! model checker can explore. `NAGAYA_SEED` replays one; `NAGAYA_WALKS` sets their number.
 
 mod machine;
 
@@ -17,18 +17,18 @@ fn walk(seed: u64) {
         if next.is_empty() {
             break;
         }
-        // At times one of them is slow for long.
+        // One of them is slow sometimes.
         let slow = random.below(8);
         let mut at = random.below(next.len());
         if at % 8 == slow {
             at = random.below(next.len());
         }
-        // Half of the walks let pages ride at random, the others what is foreseen.
+        // Half of the walks send random rides, the others send predicted rides.
         let chance = (0..story.pages).filter(|_| by_chance && random.one_in(3)).collect();
         machine.go_with(&story, next[at], chance);
         assert_eq!(machine.wrong, None, "NAGAYA_SEED={seed}");
     }
-    assert!(machine.is_done(&story), "NAGAYA_SEED={seed}: somebody waits for ever\n{machine:#?}");
+    assert!(machine.is_done(&story), "NAGAYA_SEED={seed}: a task waits forever\n{machine:#?}");
 }
 
 #[test]
@@ -41,5 +41,5 @@ fn random_histories_in_random_orders_keep_the_guarantees() {
         walk(seed);
     }
     let never = never_followed();
-    assert!(never.is_empty(), "no walk has followed the rules of {never:?}");
+    assert!(never.is_empty(), "no walk has applied the rules of {never:?}");
 }

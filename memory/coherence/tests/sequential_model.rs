@@ -1,5 +1,5 @@
-//! Every order in which tasks go on and messages arrive, for small programs of two to four
-//! nodes: memory is one, nobody waits for ever, and nobody goes round in circles.
+//! All orders of tasks and messages, for small programs on two to four nodes. All nodes see one
+//! memory, no task waits forever, and there is no livelock.
 
 mod replicas;
 
@@ -10,17 +10,17 @@ use std::time::Instant;
 use coherence::message::{NodeId, Page};
 use coherence::ride::Policy;
 use coherence::sequential::Options;
-use replicas::{Do, Machine, Next, Program};
+use replicas::{Machine, Next, Operation, Program};
 use stateright::{Checker, Model, Property};
 
 /// All orders of a program.
 struct Explored {
     program: Program,
-    /// Requests hope for any pages, or for none.
-    hopes: bool,
+    /// True if requests name all possible pages to prefetch; otherwise they name none.
+    prefetches: bool,
 }
 
-/// A step, and the pages that requests hope for.
+/// A step, and the pages that its requests prefetch.
 type Step = (Next, Vec<Page>);
 
 impl Explored {
@@ -29,7 +29,8 @@ impl Explored {
         if state.wrong.is_none() {
             for next in state.next(&self.program) {
                 let asks = matches!(next, Next::Task(..) | Next::Fault(..));
-                let pages = if self.hopes && asks { self.program.owners.len() as u64 } else { 0 };
+                let pages =
+                    if self.prefetches && asks { self.program.owners.len() as u64 } else { 0 };
                 for chosen in 0..1u64 << pages {
                     let chosen = (0..pages).filter(|page| chosen >> page & 1 == 1).collect();
                     steps.push((next, chosen));
@@ -39,9 +40,9 @@ impl Explored {
         steps
     }
 
-    fn after(&self, state: &Machine, (next, hopes): Step) -> Machine {
+    fn after(&self, state: &Machine, (next, prefetches): Step) -> Machine {
         let mut state = state.clone();
-        state.go(&self.program, next, hopes);
+        state.go(&self.program, next, prefetches);
         state
     }
 }
@@ -75,7 +76,7 @@ impl Model for Explored {
     }
 }
 
-/// Two nodes; all else as it is simplest.
+/// Two nodes with the simplest options.
 const OPTIONS: Options = Options {
     nodes: 2,
     me: 0,
@@ -86,29 +87,29 @@ const OPTIONS: Options = Options {
     rest: 0,
 };
 
-fn program(nodes: Vec<Vec<Vec<Do>>>, owners: &[Option<NodeId>]) -> Program {
+fn program(nodes: Vec<Vec<Vec<Operation>>>, owners: &[Option<NodeId>]) -> Program {
     let owners = owners.to_vec();
     let options = OPTIONS;
     let (slow_faults, hasty, lost, loaded, renewed) = (false, false, None, false, None);
     Program { nodes, owners, options, slow_faults, hasty, lost, loaded, renewed }
 }
 
-/// One task a node.
-fn tasks<const NODES: usize>(scripts: [Vec<Do>; NODES]) -> Vec<Vec<Vec<Do>>> {
+/// One task per node.
+fn tasks<const NODES: usize>(scripts: [Vec<Operation>; NODES]) -> Vec<Vec<Vec<Operation>>> {
     scripts.map(|script| vec![script]).to_vec()
 }
 
-/// Explores the program in all orders: without hopes and with any.
+/// Explores the program in all orders, without and with prefetching.
 fn explore(program: &Program) {
-    for hopes in [false, true] {
-        if hopes && program.owners.len() == 1 {
+    for prefetches in [false, true] {
+        if prefetches && program.owners.len() == 1 {
             continue;
         }
         let began = Instant::now();
-        let model = Explored { program: program.clone(), hopes };
+        let model = Explored { program: program.clone(), prefetches };
         let checker = model.checker().threads(2).spawn_bfs().join();
         println!(
-            "{} nodes, hopes {hopes}, slow {}, hasty {}: {} states, {:.1} s",
+            "{} nodes, prefetches {prefetches}, slow {}, hasty {}: {} states, {:.1} s",
             program.nodes.len(),
             program.slow_faults,
             program.hasty,
@@ -120,14 +121,14 @@ fn explore(program: &Program) {
                 let last = path.last_state().clone();
                 let steps = path.into_actions();
                 let wrong = &last.wrong;
-                panic!("{name}, hopes {hopes}: {wrong:?}\n{steps:#?}\n{last:#?}");
+                panic!("{name}, prefetches {prefetches}: {wrong:?}\n{steps:#?}\n{last:#?}");
             }
         }
         checker.assert_any_discovery("it ends");
     }
 }
 
-/// Explores it with prompt and slow faults, and where pages are taken away before their use.
+/// Explores the program with prompt and slow faults, and with pages that leave before their use.
 fn explore_all(program: Program) {
     for (slow_faults, hasty) in [(false, false), (true, false), (false, true)] {
         explore(&Program { slow_faults, hasty, ..program.clone() });
@@ -135,21 +136,21 @@ fn explore_all(program: Program) {
     explore(&Program { loaded: true, ..program });
 }
 
-/// No order of steps comes back to where it was, as long as each page that somebody was let go
-/// on with is used once: whoever goes on next, all come to the end after finitely many steps.
-/// Answers what tasks may have read at the end.
-fn ends_always(program: Program, hopes: bool) -> BTreeSet<Vec<Vec<u8>>> {
-    let model = Explored { program, hopes };
+/// Checks that no order of steps returns to an earlier state, if resumed tasks use each page once.
+/// Then all tasks reach their end after a finite number of steps, in every order. Returns the
+/// values that tasks may have read.
+fn ends_always(program: Program, prefetches: bool) -> BTreeSet<Vec<Vec<u8>>> {
+    let model = Explored { program, prefetches };
     let keys = RandomState::new();
     let start = Machine::new(&model.program);
-    // Of each state: whether we are still below it.
+    // True for each state on the current path.
     let mut seen = HashMap::from([(keys.hash_one(&start), true)]);
     let mut path = vec![(start.clone(), model.steps(&start))];
     let mut ends = BTreeSet::new();
     while let Some((state, steps)) = path.last_mut() {
         let Some(step) = steps.pop() else {
             if state.next(&model.program).is_empty() {
-                assert!(state.is_done(&model.program), "somebody waits for ever: {state:#?}");
+                assert!(state.is_done(&model.program), "a task waits forever: {state:#?}");
                 ends.insert(state.read());
             }
             seen.insert(keys.hash_one(&*state), false);
@@ -160,7 +161,7 @@ fn ends_always(program: Program, hopes: bool) -> BTreeSet<Vec<Vec<u8>>> {
         assert_eq!(next.wrong, None);
         let key = keys.hash_one(&next);
         match seen.get(&key) {
-            Some(true) => panic!("round in circles: {next:#?}"),
+            Some(true) => panic!("livelock: {next:#?}"),
             Some(false) => {}
             None => {
                 seen.insert(key, true);
@@ -177,90 +178,104 @@ const HERE: Option<NodeId> = Some(0);
 
 #[test]
 fn two_nodes_write_and_read_a_page() {
-    let task = |me: usize| vec![Do::Add(0, 0), Do::Read(0, 1 - me), Do::Write(0, me, 9)];
+    let task = |me: usize| {
+        vec![Operation::Add(0, 0), Operation::Read(0, 1 - me), Operation::Write(0, me, 9)]
+    };
     explore_all(program(tasks([task(0), task(1)]), &[HERE]));
     explore_all(program(tasks([task(0), task(1)]), &[None]));
 }
 
 #[test]
 fn three_nodes_want_a_page_at_once() {
-    explore_all(program(tasks([0, 1, 2].map(|_| vec![Do::Add(0, 0), Do::Add(0, 0)])), &[HERE]));
-    let reads = vec![Do::Read(0, 0), Do::Read(0, 0)];
-    let writes = vec![Do::Add(0, 0), Do::Add(0, 0)];
-    let both = vec![Do::Read(0, 0), Do::Add(0, 0)];
+    explore_all(program(
+        tasks([0, 1, 2].map(|_| vec![Operation::Add(0, 0), Operation::Add(0, 0)])),
+        &[HERE],
+    ));
+    let reads = vec![Operation::Read(0, 0), Operation::Read(0, 0)];
+    let writes = vec![Operation::Add(0, 0), Operation::Add(0, 0)];
+    let both = vec![Operation::Read(0, 0), Operation::Add(0, 0)];
     explore_all(program(tasks([reads.clone(), writes.clone(), both.clone()]), &[HERE]));
     explore_all(program(tasks([both.clone(), reads, both]), &[None]));
 }
 
-/// Two threads of a node share its copy, and one of another takes it away.
+/// Two threads of a node share a copy, and a thread of another node invalidates it.
 #[test]
 fn tasks_of_a_node_share_a_page() {
-    let add = || vec![Do::Add(0, 0), Do::Read(0, 1)];
-    let other = vec![Do::Write(0, 1, 5), Do::Add(0, 0), Do::Read(0, 0)];
-    let nodes = vec![vec![add(), vec![Do::Read(0, 0), Do::Add(0, 0)]], vec![other]];
+    let add = || vec![Operation::Add(0, 0), Operation::Read(0, 1)];
+    let other = vec![Operation::Write(0, 1, 5), Operation::Add(0, 0), Operation::Read(0, 0)];
+    let nodes = vec![vec![add(), vec![Operation::Read(0, 0), Operation::Add(0, 0)]], vec![other]];
     explore_all(program(nodes.clone(), &[HERE]));
     explore_all(program(nodes.into_iter().rev().collect(), &[HERE]));
 }
 
 #[test]
 fn four_nodes_want_a_page_at_once() {
-    let add = vec![Do::Add(0, 0)];
-    let reads = vec![Do::Read(0, 0), Do::Read(0, 0)];
-    let both = vec![Do::Read(0, 0), Do::Add(0, 0)];
+    let add = vec![Operation::Add(0, 0)];
+    let reads = vec![Operation::Read(0, 0), Operation::Read(0, 0)];
+    let both = vec![Operation::Read(0, 0), Operation::Add(0, 0)];
     explore(&program(tasks([add.clone(), reads, both.clone(), both]), &[Some(3)]));
     explore_all(program(tasks([0, 1, 2, 3].map(|_| add.clone())), &[HERE]));
 }
 
-/// Pages go along with others, to be read and to be written, while others want them, too.
+/// Pages are prefetched for reading and for writing, while other nodes request them.
 #[test]
 fn two_pages_move_together() {
-    let up = vec![Do::Add(0, 0), Do::Add(1, 0)];
-    let down = vec![Do::Add(1, 0), Do::Add(0, 0)];
-    let reads = vec![Do::Read(0, 0), Do::Read(1, 0)];
+    let up = vec![Operation::Add(0, 0), Operation::Add(1, 0)];
+    let down = vec![Operation::Add(1, 0), Operation::Add(0, 0)];
+    let reads = vec![Operation::Read(0, 0), Operation::Read(1, 0)];
     for owners in [[HERE, HERE], [HERE, Some(1)], [None, HERE]] {
         explore_all(program(tasks([up.clone(), down.clone()]), &owners));
         explore_all(program(tasks([reads.clone(), up.clone()]), &owners));
         explore_all(program(tasks([up.clone(), reads.clone()]), &owners));
-        explore(&program(tasks([vec![Do::Add(0, 1)], up.clone(), reads.clone()]), &owners));
-        explore(&program(tasks([vec![Do::Add(1, 1)], up.clone(), down.clone()]), &owners));
+        explore(&program(tasks([vec![Operation::Add(0, 1)], up.clone(), reads.clone()]), &owners));
+        explore(&program(tasks([vec![Operation::Add(1, 1)], up.clone(), down.clone()]), &owners));
     }
 }
 
-/// There is room for one copy only, so the other is dropped, and told to go when it is no more.
+/// There is room for only one copy, so the other is evicted. Its invalidation arrives later.
 #[test]
 fn copies_that_have_no_room_are_dropped() {
-    let reads = vec![Do::Read(0, 0), Do::Read(1, 0), Do::Read(0, 0), Do::Add(1, 0)];
-    let writes = vec![Do::Add(0, 0), Do::Add(1, 0)];
+    let reads = vec![
+        Operation::Read(0, 0),
+        Operation::Read(1, 0),
+        Operation::Read(0, 0),
+        Operation::Add(1, 0),
+    ];
+    let writes = vec![Operation::Add(0, 0), Operation::Add(1, 0)];
     for copies_max in [0, 1] {
         let options = Options { copies_max, ..OPTIONS };
         let nodes = tasks([writes.clone(), reads.clone()]);
         explore_all(Program { options, ..program(nodes, &[HERE, HERE]) });
-        let nodes = tasks([writes.clone(), reads.clone(), vec![Do::Read(1, 0), Do::Add(0, 1)]]);
+        let nodes = tasks([
+            writes.clone(),
+            reads.clone(),
+            vec![Operation::Read(1, 0), Operation::Add(0, 1)],
+        ]);
         explore(&Program { options, ..program(nodes, &[HERE, HERE]) });
     }
 }
 
-/// A node is lost at any time: nobody waits for it, and what others read is true all the same.
+/// A node is lost at any time. No task waits for it, and all reads stay correct.
 #[test]
 fn no_node_waits_for_a_lost_node() {
-    let both = vec![Do::Read(0, 0), Do::Add(0, 0)];
-    let adds = vec![Do::Add(0, 0), Do::Add(0, 1)];
+    let both = vec![Operation::Read(0, 0), Operation::Add(0, 0)];
+    let adds = vec![Operation::Add(0, 0), Operation::Add(0, 1)];
     for lost in [0, 2] {
         let lost = Some(lost);
         let nodes = tasks([both.clone(), adds.clone(), both.clone()]);
         explore_all(Program { lost, ..program(nodes.clone(), &[HERE]) });
         explore_all(Program { lost, ..program(nodes, &[None]) });
-        let two = vec![Do::Read(0, 0), Do::Add(1, 0)];
-        let nodes = tasks([two.clone(), vec![Do::Add(0, 0), Do::Read(1, 0)], two]);
+        let two = vec![Operation::Read(0, 0), Operation::Add(1, 0)];
+        let nodes = tasks([two.clone(), vec![Operation::Add(0, 0), Operation::Read(1, 0)], two]);
         explore(&Program { lost, ..program(nodes, &[HERE, Some(1)]) });
     }
 }
 
-/// A page begins anew at any time, with zeros at one node: nobody sees what stood there before.
+/// A page is reset to zeros on one node at any time. No task reads its former contents.
 #[test]
 fn a_page_begins_anew() {
-    let up = vec![Do::Add(0, 0), Do::Add(1, 0)];
-    let down = vec![Do::Read(1, 0), Do::Read(0, 0), Do::Add(0, 0)];
+    let up = vec![Operation::Add(0, 0), Operation::Add(1, 0)];
+    let down = vec![Operation::Read(1, 0), Operation::Read(0, 0), Operation::Add(0, 0)];
     for owner in [0, 1] {
         for page in [0, 1] {
             let renewed = Some((page, owner));
@@ -276,36 +291,36 @@ fn a_page_begins_anew() {
 #[ignore = "half a minute: make soak"]
 fn a_page_that_three_use_begins_anew() {
     for owner in [0, 1] {
-        let nodes = tasks([0, 1, 2].map(|_| vec![Do::Read(0, 0), Do::Add(0, 0)]));
+        let nodes = tasks([0, 1, 2].map(|_| vec![Operation::Read(0, 0), Operation::Add(0, 0)]));
         let renewed = Some((0, owner));
         explore_all(Program { renewed, ..program(nodes, &[Some(2)]) });
     }
 }
 
-/// Whoever goes on next, all come to their ends: nobody can take a page from another for ever.
+/// All tasks reach their end in every order: no node can take a page from another forever.
 #[test]
 fn no_thread_moves_in_circles() {
-    let both = vec![Do::Read(0, 0), Do::Add(0, 0), Do::Read(0, 0)];
+    let both = vec![Operation::Read(0, 0), Operation::Add(0, 0), Operation::Read(0, 0)];
     for slow_faults in [false, true] {
         let ends = |program| ends_always(Program { slow_faults, ..program }, false);
         ends(program(tasks([both.clone(), both.clone(), both.clone()]), &[HERE]));
-        ends(program(tasks([0, 1, 2].map(|_| vec![Do::Add(0, 0); 2])), &[HERE]));
+        ends(program(tasks([0, 1, 2].map(|_| vec![Operation::Add(0, 0); 2])), &[HERE]));
     }
-    let four = [0, 1, 2, 3].map(|_| vec![Do::Read(0, 0), Do::Add(0, 0)]);
+    let four = [0, 1, 2, 3].map(|_| vec![Operation::Read(0, 0), Operation::Add(0, 0)]);
     ends_always(program(tasks(four), &[HERE]), false);
-    let up = vec![Do::Add(0, 0), Do::Read(1, 0)];
-    let down = vec![Do::Add(1, 0), Do::Read(0, 0)];
+    let up = vec![Operation::Add(0, 0), Operation::Read(1, 0)];
+    let down = vec![Operation::Add(1, 0), Operation::Read(0, 0)];
     ends_always(program(tasks([up.clone(), down.clone(), up]), &[HERE, HERE]), true);
     let options = Options { copies_max: 0, ..OPTIONS };
     ends_always(Program { options, ..program(tasks([both, down]), &[HERE, HERE]) }, true);
 }
 
-/// What can be read in the shapes that memory models are told apart by: all that sequential
-/// consistency allows, and nothing else. Bytes lie on pages of their own, or on one.
+/// Litmus tests of memory models. Tasks read exactly the values that sequential consistency allows.
+/// The bytes lie on separate pages, or on one page.
 mod litmus {
     use super::*;
 
-    fn outcomes(scripts: Vec<Vec<Do>>) -> BTreeSet<Vec<u8>> {
+    fn outcomes(scripts: Vec<Vec<Operation>>) -> BTreeSet<Vec<u8>> {
         let nodes: Vec<_> = scripts.into_iter().map(|script| vec![script]).collect();
         let ends = ends_always(program(nodes, &[HERE, HERE]), false);
         ends.into_iter().map(|read| read.concat()).collect()
@@ -316,22 +331,22 @@ mod litmus {
         all.filter(|read: &Vec<u8>| forbidden.iter().all(|it| it[..] != read[..])).collect()
     }
 
-    /// The bytes of x and y.
+    /// The places of x and y.
     const PLACES: [[(Page, usize); 2]; 2] = [[(0, 0), (1, 0)], [(0, 0), (0, 1)]];
 
-    fn write((page, at): (Page, usize)) -> Do {
-        Do::Write(page, at, 1)
+    fn write((page, at): (Page, usize)) -> Operation {
+        Operation::Write(page, at, 1)
     }
 
-    fn read((page, at): (Page, usize)) -> Do {
-        Do::Read(page, at)
+    fn read((page, at): (Page, usize)) -> Operation {
+        Operation::Read(page, at)
     }
 
     #[test]
     fn store_buffering() {
         for [x, y] in PLACES {
             let seen = outcomes(vec![vec![write(x), read(y)], vec![write(y), read(x)]]);
-            assert_eq!(seen, all_but(&[[0, 0]]), "x86 itself allows it, if both run at once");
+            assert_eq!(seen, all_but(&[[0, 0]]), "x86 alone would allow it");
         }
     }
 
@@ -366,18 +381,18 @@ mod litmus {
     }
 }
 
-/// Larger ones, for `make soak`.
+/// Larger programs, for `make soak`.
 #[test]
 #[ignore = "takes a minute"]
 fn larger_programs() {
-    let reads = vec![Do::Read(0, 0), Do::Read(0, 0)];
-    let adds = vec![Do::Read(0, 0), Do::Add(0, 0)];
-    let nodes = tasks([vec![Do::Add(0, 0)], reads, adds.clone(), adds]);
+    let reads = vec![Operation::Read(0, 0), Operation::Read(0, 0)];
+    let adds = vec![Operation::Read(0, 0), Operation::Add(0, 0)];
+    let nodes = tasks([vec![Operation::Add(0, 0)], reads, adds.clone(), adds]);
     explore_all(program(nodes, &[Some(3)]));
-    let both = vec![Do::Read(0, 0), Do::Add(0, 0), Do::Read(0, 0)];
+    let both = vec![Operation::Read(0, 0), Operation::Add(0, 0), Operation::Read(0, 0)];
     explore_all(program(tasks([0, 1, 2].map(|_| both.clone())), &[HERE]));
-    let up = vec![Do::Add(0, 0), Do::Add(1, 0), Do::Read(0, 0)];
-    let down = vec![Do::Read(1, 0), Do::Add(0, 0)];
+    let up = vec![Operation::Add(0, 0), Operation::Add(1, 0), Operation::Read(0, 0)];
+    let down = vec![Operation::Read(1, 0), Operation::Add(0, 0)];
     let nodes = tasks([up.clone(), down.clone(), up.clone()]);
     explore(&program(nodes, &[HERE, Some(2)]));
     let options = Options { copies_max: 1, ..OPTIONS };

@@ -1,5 +1,5 @@
-//! Single steps of a node under sequential consistency: what it sends, and what it says of nodes
-//! that are lost.
+//! Single steps of a node under sequential consistency: its messages, and its reports of lost
+//! nodes.
 
 use coherence::message::{NodeId, Page};
 use coherence::ride::Policy;
@@ -8,7 +8,8 @@ use coherence::sequential::message::{Body, Header, Op};
 use coherence::sequential::page::State;
 use coherence::sequential::{Action, Event, Node, Options};
 
-/// Of four, with a thousand pages that are node 0's at first, and hold something.
+/// Returns one of four nodes, with a thousand pages. Node 0 owns them initially, and they hold
+/// data.
 fn node(me: NodeId) -> Node {
     let (pages_max, copies_max) = (16, u64::MAX);
     let options =
@@ -21,7 +22,7 @@ fn node(me: NodeId) -> Node {
 
 fn step(node: &mut Node, event: Event) -> Vec<Action> {
     let mut actions = Vec::new();
-    node.step(event, 0, &mut actions).expect("it makes sense");
+    node.step(event, 0, &mut actions).expect("a valid event");
     actions
 }
 
@@ -29,7 +30,7 @@ fn header(op: Op, from: NodeId, to: NodeId, page: Page) -> Header {
     Header { op, from, to, node: 0, page, set: 0, whole: false, hops: 0, runs: 0 }
 }
 
-/// `asker` asks node 0.
+/// Returns the request of `asker` to node 0.
 fn asks(node: &mut Node, op: Op, asker: NodeId, page: Page) -> Vec<Action> {
     let header = Header { node: asker, ..header(op, asker, 0, page) };
     step(node, Event::Message(header, Vec::new()))
@@ -70,8 +71,7 @@ fn a_holder_of_a_copy_gets_the_page_without_its_bytes() {
     assert_eq!(*body, Body::Pages { asked: None, rides: Vec::new() });
 }
 
-/// Three faults show that it goes on and on; then one message brings sixteen pages, of which one
-/// is the mark.
+/// After three sequential faults, one message brings sixteen pages. One of them is the mark.
 #[test]
 fn pages_that_will_be_wanted_come_together() {
     let (mut reader, mut owner) = (node(1), node(0));
@@ -79,8 +79,8 @@ fn pages_that_will_be_wanted_come_together() {
     let mut together = Vec::new();
     while page < 200 {
         let asked = step(&mut reader, Event::Read(page));
-        if let [Action::Send(header, Body::Runs(hopes))] = &asked[..] {
-            let granted = step(&mut owner, Event::Message(*header, hopes.clone()));
+        if let [Action::Send(header, Body::Runs(prefetches))] = &asked[..] {
+            let granted = step(&mut owner, Event::Message(*header, prefetches.clone()));
             let Some(Action::Send(grant, body)) = granted.last() else { panic!("{granted:?}") };
             let runs = body.runs().to_vec();
             together.push(1 + runs.iter().map(|run| run.pages).sum::<u64>());
@@ -97,8 +97,8 @@ fn pages_that_will_be_wanted_come_together() {
     assert!(together.len() < 30, "{together:?}");
 }
 
-/// A run through memory that nobody has used: the pages themselves come, ever more at a time, and
-/// take no bytes.
+/// A task writes unused memory sequentially. Grants carry the ownership of more and more pages, and
+/// no bytes.
 #[test]
 fn the_reader_of_an_unused_page_may_write_it() {
     let options = |me| {
@@ -113,8 +113,8 @@ fn the_reader_of_an_unused_page_may_write_it() {
     let (mut page, mut together) = (0, Vec::new());
     while page < 500 {
         let asked = step(&mut reader, Event::Read(page));
-        if let [Action::Send(header, Body::Runs(hopes))] = &asked[..] {
-            let granted = step(&mut owner, Event::Message(*header, hopes.clone()));
+        if let [Action::Send(header, Body::Runs(prefetches))] = &asked[..] {
+            let granted = step(&mut owner, Event::Message(*header, prefetches.clone()));
             let [Action::Send(grant, Body::New(runs))] = &granted[..] else {
                 panic!("{granted:?}");
             };
@@ -128,17 +128,18 @@ fn the_reader_of_an_unused_page_may_write_it() {
     }
     assert_eq!(together[..6], [1, 3, 6, 12, 24, 48], "{together:?}");
     assert_eq!(together[6], 64, "{together:?}");
-    // What was loaded is only copied.
+    // Loaded pages are only copied.
     let asked = step(&mut reader, Event::Read(500));
-    let [Action::Send(header, Body::Runs(hopes))] = &asked[..] else { panic!("{asked:?}") };
-    let granted = step(&mut owner, Event::Message(*header, hopes.clone()));
+    let [Action::Send(header, Body::Runs(prefetches))] = &asked[..] else { panic!("{asked:?}") };
+    let granted = step(&mut owner, Event::Message(*header, prefetches.clone()));
     let Some(Action::Send(grant, Body::Pages { rides, .. })) = granted.last() else {
         panic!("{granted:?}");
     };
     assert_eq!((grant.op, rides.len()), (Op::GrantRead, 0));
 }
 
-/// Both have read ten pages; who writes them then, up or down, does not wait for each.
+/// Both nodes have read ten pages. A node that then writes them, upward or downward, does not wait
+/// for each page.
 #[test]
 fn read_pages_become_writable_several_at_a_time() {
     for writer in [0, 1] {
@@ -184,7 +185,7 @@ fn read_pages_become_writable_several_at_a_time() {
     }
 }
 
-/// Where the owner itself goes through such memory, more is mapped each time.
+/// If the owner itself uses such memory, it maps more pages each time.
 #[test]
 fn first_uses_of_own_memory_rarely_stop_a_thread() {
     let (pages_max, copies_max) = (64, u64::MAX);
@@ -207,11 +208,11 @@ fn first_uses_of_own_memory_rarely_stop_a_thread() {
     step(&mut owner, Event::Close(21..30));
     assert_eq!(step(&mut owner, Event::Write(10)), maps(10..18));
     assert_eq!(step(&mut owner, Event::Write(18)), maps(18..21));
-    // Here and there.
+    // Scattered pages.
     for (page, ready) in [(128, 128..129), (140, 140..141), (130, 130..131), (131, 131..133)] {
         assert_eq!(step(&mut owner, Event::Write(page)), maps(ready));
     }
-    // Nobody waits until those are used that were not asked for.
+    // No node waits for the use of pages that were not requested.
     assert_eq!(asks(&mut owner, Op::AskRead, 1, 10), [Action::Hold(10)]);
     let granted = asks(&mut owner, Op::AskRead, 1, 11);
     assert_eq!(granted[0], Action::Protect(11));
@@ -225,7 +226,7 @@ fn pages_lost_with_a_node_are_named() {
     step(&mut other, Event::Message(grant(10, 0), Vec::new()));
     step(&mut other, Event::Read(20));
     let actions = step(&mut other, Event::Lost(0));
-    // A copy of page 10 is here.
+    // This node has a copy of page 10.
     let gone = vec![run(0, 10), run(11, 989)];
     assert_eq!(actions, [Action::Lost(0, gone), Action::Gone(20)]);
     assert_eq!(step(&mut other, Event::Write(30)), [Action::Gone(30)]);
@@ -242,7 +243,7 @@ fn a_node_that_is_lost_gets_no_page() {
     assert_eq!(owner.state(3), Some(State::ReadWrite));
 }
 
-/// Two nodes read and write a page in turn: soon one request suffices.
+/// Two nodes read and write a page in turn. Soon one request per turn suffices.
 #[test]
 fn a_migratory_page_moves_to_its_reader() {
     let mut owner = node(0);
@@ -257,7 +258,7 @@ fn a_migratory_page_moves_to_its_reader() {
             Action::Send(header, _) => Some(header.op),
             _ => None,
         });
-        grants.expect("it is granted")
+        grants.expect("a grant")
     };
     let comes_back = |owner: &mut Node| {
         step(owner, Event::Write(5));
@@ -272,7 +273,7 @@ fn a_migratory_page_moves_to_its_reader() {
     assert_eq!(grant(&mut owner, Op::AskRead), Op::GrantWrite);
     assert_eq!((owner.state(5), owner.owner(5)), (Some(State::None), Some(1)));
     comes_back(&mut owner);
-    // Now and then it is tried again; who has the copy does not write it this time.
+    // Sometimes the owner sends a copy as a test. The other node does not write it this time.
     assert_eq!(grant(&mut owner, Op::AskRead), Op::GrantRead);
     step(&mut owner, Event::Write(5));
     step(&mut owner, Event::Message(header(Op::Acknowledge, 1, 0, 5), Vec::new()));

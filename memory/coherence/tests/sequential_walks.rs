@@ -1,5 +1,5 @@
-//! Random programs in random orders: more nodes, tasks and pages than can be explored, all of
-//! them racing. `NAGAYA_SEED` replays one, `NAGAYA_WALKS` says how many.
+//! Random programs with data races in random orders, with more nodes, tasks and pages than the
+//! model checker can explore. `NAGAYA_SEED` replays one; `NAGAYA_WALKS` sets their number.
 
 mod replicas;
 
@@ -7,9 +7,9 @@ use coherence::message::{NodeId, Page};
 use coherence::ride::Policy;
 use coherence::sequential::Options;
 use coherence::story::Random;
-use replicas::{Do, Machine, Next, PAGE, Program, never_followed};
+use replicas::{Machine, Next, Operation, PAGE, Program, never_followed};
 
-/// At times large, and mostly about few bytes, so that they meet.
+/// Returns a random program. Some are large, and most use few bytes, so that tasks conflict.
 fn program(random: &mut Random) -> Program {
     let (large, wide) = (random.one_in(8), random.one_in(4));
     let nodes = 2 + random.below(if large { 14 } else { 4 });
@@ -22,14 +22,14 @@ fn program(random: &mut Random) -> Program {
                 let page = if sweeps { at % pages } else { random.below(pages) } as u64;
                 let byte = random.below(PAGE);
                 match random.below(4) {
-                    0 => Do::Write(page, byte, random.below(256) as u8),
-                    1 => Do::Add(page, byte),
-                    _ => Do::Read(page, byte),
+                    0 => Operation::Write(page, byte, random.below(256) as u8),
+                    1 => Operation::Add(page, byte),
+                    _ => Operation::Read(page, byte),
                 }
             })
             .collect()
     };
-    let mut scripts: Vec<Vec<Vec<Do>>> = (0..nodes).map(|_| vec![script()]).collect();
+    let mut scripts: Vec<Vec<Vec<Operation>>> = (0..nodes).map(|_| vec![script()]).collect();
     scripts[0].push(script());
     let owner = |random: &mut Random| (!random.one_in(5)).then(|| random.below(nodes) as NodeId);
     let first = Some(Some(0)).filter(|_| random.one_in(2));
@@ -69,22 +69,22 @@ fn walk(seed: u64) {
         if next.is_empty() {
             break;
         }
-        // At times one of them is slow for long, and a node is lost late.
+        // One of them is slow sometimes, and a node is lost late.
         let mut at = random.below(next.len());
         if at % 8 == slow || matches!(next[at], Next::Lose(_)) && !random.one_in(8) {
             at = random.below(next.len());
         }
-        // Half of the walks hope for pages at random, the others for what is foreseen.
+        // Half of the walks prefetch random pages, the others prefetch predicted pages.
         let pages = program.owners.len() as u64;
-        let hopes = (0..pages).filter(|_| by_chance && random.one_in(2)).collect();
-        // Where pages may go before they were used, they may go along, too, after a while.
+        let prefetches = (0..pages).filter(|_| by_chance && random.one_in(2)).collect();
+        // If pages may leave before their use, they may be sent as prefetches after some time.
         if program.hasty {
             machine.tick();
         }
-        machine.go(&program, next[at], hopes);
+        machine.go(&program, next[at], prefetches);
         assert_eq!(machine.wrong, None, "NAGAYA_SEED={seed}");
     }
-    assert!(machine.is_done(&program), "NAGAYA_SEED={seed}: somebody waits for ever\n{machine:#?}");
+    assert!(machine.is_done(&program), "NAGAYA_SEED={seed}: a task waits forever\n{machine:#?}");
 }
 
 #[test]
@@ -97,5 +97,5 @@ fn random_programs_in_random_orders_see_one_memory() {
         walk(seed);
     }
     let never = never_followed();
-    assert!(never.is_empty(), "no walk has followed the rules of {never:?}");
+    assert!(never.is_empty(), "no walk has applied the rules of {never:?}");
 }

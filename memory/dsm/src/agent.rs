@@ -24,7 +24,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use coherence::message::{Content, NodeId, Op, Page};
+use coherence::content::Content;
+use coherence::message::{NodeId, Op, Page};
 use coherence::record::{self, Recorder};
 use coherence::ride;
 use coherence::scope::event::Body;
@@ -416,8 +417,8 @@ impl Agent {
         }
         if let Err(refused) = result {
             let name = self.world.name(refused.from);
-            let what = refused.op.name();
-            let line = format!("{name} says {what}, and {}: an error of libjia", refused.why);
+            let (op, reason) = (refused.op, refused.reason());
+            let line = format!("{name}: {op} {reason}: a defect of libjia");
             // Who asks for memory would go on without.
             if allocates {
                 self.end(1, &line);

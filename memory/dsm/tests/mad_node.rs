@@ -125,12 +125,12 @@ const NONSENSE: &[(&str, fn(Say<'_>), &str)] = &[
             ride::append(&mut body, &[Ride { page: 0, by: By::Next, fate: Fate::Used }]);
             say(Frame::Page(Header { rides: 1, ..header(Op::Diff) }), body);
         },
-        "says OP_DIFF, and says something of rides",
+        "OP_DIFF has ride records that the operation must not have",
     ),
     (
         "an arrival that names pages that do not exist yet",
         |say| say(Frame::Page(header(Op::Barrier)), runs(0, 10)),
-        "says OP_BARR, and tells that it wrote pages that it never had",
+        "OP_BARR lists written pages of which it has had no copy",
     ),
     (
         "the end of numbers",
@@ -139,7 +139,7 @@ const NONSENSE: &[(&str, fn(Say<'_>), &str)] = &[
                 Vec::new()
             });
         },
-        "says OP_ACQGRANT, and grants a lock that nobody asked for",
+        "OP_ACQGRANT grants a lock without a request",
     ),
     (
         "two lists at once",
@@ -147,7 +147,7 @@ const NONSENSE: &[(&str, fn(Say<'_>), &str)] = &[
             say(Frame::Page(header(Op::WriteNotice)), runs(0, 1));
             say(Frame::Page(Header { lock: 2, ..header(Op::WriteNotice) }), runs(0, 1));
         },
-        "says OP_WTNT, and breaks a list off",
+        "OP_WTNT interrupts a list",
     ),
     ("another's name", |say| say(Frame::Page(Header { from: 0, ..header(Op::Meet) }), vec![]), {
         "says a header that makes no sense"

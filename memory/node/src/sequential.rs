@@ -98,7 +98,7 @@ pub trait Replica: Driver {
         let mut actions = std::mem::take(&mut self.pages_mut().actions);
         for event in events {
             if let Err(refused) = self.pages_mut().node.step(event, now, &mut actions) {
-                self.violated(refused.from, refused.op.name(), Some(refused.why));
+                self.violated(refused.from, refused.op, Some(&refused.reason()));
             }
         }
         if let Err(error) = self.carry_out(&mut actions, arrived) {

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use coherence::message::{Content, Header, NodeId, Page};
+use coherence::content::Content;
+use coherence::message::{Header, NodeId, Page};
 use coherence::record::Recorder;
 use coherence::ride::{self, Ride};
 use coherence::run::Run;

@@ -4,7 +4,8 @@
 //! [`coherence::sequential`], and locks, barriers and condition variables, which one process over
 //! many machines makes of futexes, by [`coherence::scope`], that then has no pages.
 
-use coherence::message::{Content, Header, NodeId};
+use coherence::content::Content;
+use coherence::message::{Header, NodeId};
 use coherence::ride::Ride;
 use coherence::{scope, sequential};
 

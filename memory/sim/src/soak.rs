@@ -6,12 +6,13 @@
 //! gives the same again; and a message that makes no sense is refused, and changes nothing.
 //! [`racing`] has programs that only sequential consistency gives a meaning.
 
-use coherence::message::{Content, Header, NodeId, Op};
+use coherence::content::Content;
+use coherence::message::{Header, NodeId, Op};
 use coherence::record;
 use coherence::ride::{By, Fate, Ride};
 use coherence::run::Run;
 use coherence::scope::{Event, Node};
-use coherence::story::{Do, Random, Size, Story, story};
+use coherence::story::{Operation, Random, Size, Story, story};
 
 use crate::cluster::Cluster;
 use crate::host::Host;
@@ -131,28 +132,28 @@ impl Program for Told<'_> {
         Box::pin(async move {
             for next in script {
                 match next {
-                    Do::Expect(page, at, value) => {
+                    Operation::Expect(page, at, value) => {
                         let at = page * page_bytes + at as u64;
                         let read = me.load(at..at + 1).await[0];
                         if read != value {
                             me.wrong(format!("byte {at} is {read}, not {value}"));
                         }
                     }
-                    Do::Write(page, at, value) => {
+                    Operation::Write(page, at, value) => {
                         me.store(page * page_bytes + at as u64, &[value]).await;
                     }
-                    Do::Add(page, at) => {
+                    Operation::Add(page, at) => {
                         let at = page * page_bytes + at as u64;
                         let read = me.load(at..at + 1).await[0];
                         me.store(at, &[read.wrapping_add(1)]).await;
                     }
-                    Do::Lock(lock) => me.lock(lock).await,
-                    Do::Unlock(lock) => me.unlock(lock).await,
-                    Do::Barrier => me.barrier().await,
-                    Do::Set(variable) => me.set(variable).await,
-                    Do::Reset(variable) => me.reset(variable).await,
-                    Do::Wait(variable) => me.wait(variable).await,
-                    Do::Meet => me.meet().await,
+                    Operation::Lock(lock) => me.lock(lock).await,
+                    Operation::Unlock(lock) => me.unlock(lock).await,
+                    Operation::Barrier => me.barrier().await,
+                    Operation::Set(variable) => me.set(variable).await,
+                    Operation::Reset(variable) => me.reset(variable).await,
+                    Operation::Wait(variable) => me.wait(variable).await,
+                    Operation::Meet => me.meet().await,
                 }
                 me.compute(1, 1000.0).await;
             }

@@ -23,7 +23,7 @@ use std::ops::Range;
 use super::differences::Differences;
 use super::history::{Change, Changes, History};
 use super::sequence::Sequence;
-use super::trust::{Judged, Of, Trial, Trusts, heard, judge};
+use super::trust::{Judged, Of, Trial, Trusts, is_trusted, judge};
 use super::{By, Carrier, Fate, Ride};
 use crate::message::{NodeId, Page};
 
@@ -98,7 +98,7 @@ impl Known {
     }
 
     /// Records a request of a node.
-    fn hears(&mut self, node: NodeId) {
+    fn record_request(&mut self, node: NodeId) {
         self.asked += 1;
         self.recent.push_back((node, self.clock.0));
         if self.recent.len() > RECENT {
@@ -190,7 +190,7 @@ impl Reader {
             }
         }
         self.unheard = 0;
-        known.hears(self.node);
+        known.record_request(self.node);
         self.needs(known, page);
         self.history.gets(page, &mut known.changes);
     }
@@ -220,7 +220,7 @@ impl Reader {
     /// Returns the pages that a predictor expects next.
     fn guesses(&self, by: By) -> Box<dyn Iterator<Item = Page> + '_> {
         match by {
-            By::History | By::Written => Box::new(self.history.foresees()),
+            By::History | By::Written => Box::new(self.history.predicted()),
             By::Shape => Box::new(self.sequence.shape()),
             By::Differences => Box::new(self.needed.next_pages()),
             By::Stride => Box::new(self.sequence.stride()),
@@ -231,7 +231,7 @@ impl Reader {
 
     /// Predicts at most `room` pages for a grant, for which `can` returns true. `written` are the
     /// pages that a lock's grant names, in ascending order.
-    pub fn foresee(
+    pub fn predict(
         &mut self,
         known: &mut Known,
         carrier: Carrier,
@@ -256,7 +256,7 @@ impl Reader {
             let judged = Judged { by, blind: is_blind };
             // Blind predictions start with a few pages, until some of these have been used.
             let is_tried = is_blind && known.blind.0 >= TRIED + 8 * known.blind.1;
-            if is_tried || !heard(&self.trusts, &known.trusts, judged) {
+            if is_tried || !is_trusted(&self.trusts, &known.trusts, judged) {
                 continue;
             }
             // A node that steps through pages computes in between, and larger messages would delay

@@ -42,7 +42,7 @@ struct Other {
 
 /// The prediction for a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Foreseen {
+pub struct Prediction {
     /// The predicted pages.
     pub rides: Vec<Ride>,
     /// Number of rides, from the first on, that the grant carries. The granularity control may hold
@@ -124,29 +124,29 @@ impl Forecast {
     /// for which `can` returns true. `written` are the pages that the grant names.
     ///
     /// Call this exactly once for each grant, after all reports of the node were learnt.
-    pub fn foresee(
+    pub fn predict(
         &mut self,
         node: NodeId,
         carrier: Carrier,
         room: usize,
         written: impl Iterator<Item = Page>,
         can: impl Fn(Page) -> bool,
-    ) -> Foreseen {
+    ) -> Prediction {
         let Some(by) = self.policy.predictor(carrier) else {
-            return Foreseen { rides: Vec::new(), sent: 0 };
+            return Prediction { rides: Vec::new(), sent: 0 };
         };
         if self.policy == Policy::Auto {
             let reader = reader(&mut self.readers, node);
             let known = &mut self.known;
             let written = if carrier == Carrier::Lock { written.collect() } else { Vec::new() };
-            let rides = reader.foresee(known, carrier, room, self.phase, &written, can);
-            return Foreseen { sent: rides.len(), rides };
+            let rides = reader.predict(known, carrier, room, self.phase, &written, can);
+            return Prediction { sent: rides.len(), rides };
         }
         if self.policy == Policy::Runs {
-            let pages = self.runs.entry(node).or_default().foresees();
+            let pages = self.runs.entry(node).or_default().predicted();
             let aboard = |page| Ride { page, by, fate: Fate::Aboard };
             let rides: Vec<Ride> = pages.filter(|&page| can(page)).take(room).map(aboard).collect();
-            return Foreseen { sent: rides.len(), rides };
+            return Prediction { sent: rides.len(), rides };
         }
         let Other { needed, granularity } = self.others.entry(node).or_default();
         let granularity = &mut granularity[carrier as usize];
@@ -171,7 +171,7 @@ impl Forecast {
         granularity.begin(most > 0, pages.clone());
         let aboard = |page| Ride { page, by, fate: Fate::Aboard };
         let sent = most.min(pages.len());
-        Foreseen { rides: pages.into_iter().map(aboard).collect(), sent }
+        Prediction { rides: pages.into_iter().map(aboard).collect(), sent }
     }
 }
 

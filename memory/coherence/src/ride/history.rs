@@ -153,7 +153,7 @@ impl History {
 
     /// Predicts the pages that the node needed often enough. They are in the order of their last
     /// use, starting after the page that is needed now.
-    pub fn foresees(&self) -> impl Iterator<Item = Page> {
+    pub fn predicted(&self) -> impl Iterator<Item = Page> {
         let (before, after) = (self.order.range(..=self.at), self.order.range(self.at + 1..));
         after.chain(before).map(|(_, page)| *page)
     }
@@ -175,20 +175,20 @@ mod tests {
     #[test]
     fn pages_needed_twice_after_changes_are_predicted_in_order() {
         let (mut history, mut changes) = (History::default(), Changes::default());
-        let foreseen = |history: &History, changes: &Changes| -> Vec<Page> {
-            history.foresees().filter(|&page| !history.has(page, changes)).collect()
+        let prediction = |history: &History, changes: &Changes| -> Vec<Page> {
+            history.predicted().filter(|&page| !history.has(page, changes)).collect()
         };
         needs(&mut history, &mut changes, &[7, 3, 9]);
         changes.add(0..10, CHANGE);
-        assert!(foreseen(&history, &changes).is_empty(), "once is not often");
+        assert!(prediction(&history, &changes).is_empty(), "once is not often");
         needs(&mut history, &mut changes, &[7, 3]);
-        assert!(foreseen(&history, &changes).is_empty(), "it has them");
+        assert!(prediction(&history, &changes).is_empty(), "it has them");
         assert!(!history.has_dropped(3, &changes));
         assert_eq!(changes.add(0..10, Change { barrier: true, ..CHANGE }), [3, 7, 9]);
         assert!(history.has_dropped(3, &changes));
-        assert_eq!(foreseen(&history, &changes), [7, 3]);
+        assert_eq!(prediction(&history, &changes), [7, 3]);
         history.was_wasted(7);
-        assert_eq!(foreseen(&history, &changes), [3]);
+        assert_eq!(prediction(&history, &changes), [3]);
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Carrier {
 }
 
 /// Returns true if messages of this operation report the fates of earlier rides.
-pub fn tells(op: Op) -> bool {
+pub fn reports_fates(op: Op) -> bool {
     matches!(op, Op::GetPage | Op::Acquire | Op::Barrier | Op::Push)
 }
 

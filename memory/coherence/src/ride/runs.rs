@@ -106,7 +106,7 @@ impl Runs {
     }
 
     /// Predicts the pages after the one that was just requested.
-    pub fn foresees(&mut self) -> impl Iterator<Item = Page> + use<> {
+    pub fn predicted(&mut self) -> impl Iterator<Item = Page> + use<> {
         let usual = self.usual.max(1);
         let (asked, along, down) = match self.runs.front_mut() {
             Some(run) => {
@@ -140,7 +140,7 @@ mod tests {
             }
             runs.asks(page);
             asked += 1;
-            came = runs.foresees().collect();
+            came = runs.predicted().collect();
             there = came.clone();
         }
         asked
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(goes(&mut runs, (1000..1015).rev()), 4);
         assert_eq!(goes(&mut runs, (0..1000).rev()), 18);
         runs.asks(500);
-        assert_eq!(runs.foresees().next(), None, "it does not turn back");
+        assert_eq!(runs.predicted().next(), None, "it does not turn back");
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
             (40..80).map(|run| goes(&mut runs, 1000 * run..1000 * run + 1)).collect();
         assert!(asked.iter().all(|&asked| asked == 1));
         runs.asks(77_777);
-        assert_eq!(runs.foresees().count(), 0, "single pages come alone");
+        assert_eq!(runs.predicted().count(), 0, "single pages come alone");
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         for page in 0..3 {
             for part in 0..RUNS as Page {
                 runs.asks(1000 * part + page);
-                let along = runs.foresees().count();
+                let along = runs.predicted().count();
                 assert_eq!(along > 0, page > 0, "page {page} of part {part}");
             }
         }

@@ -117,7 +117,7 @@ pub fn judge(one: &mut Trusts, all: &mut Trusts, judged: Judged, right: bool) {
 /// Returns true if a predictor may be used for a node. The node's own score decides; without
 /// experience, the score for all nodes. Predictors that are rated page by page are used until their
 /// score turns bad.
-pub fn heard(one: &Trusts, all: &Trusts, judged: Judged) -> bool {
+pub fn is_trusted(one: &Trusts, all: &Trusts, judged: Judged) -> bool {
     let (one, all) = (one[judged], all[judged]);
     match (judged.by, one.knows()) {
         (By::History | By::Written, true) => !one.is_wrong(),
@@ -199,7 +199,7 @@ mod tests {
             for _ in 0..times {
                 judge(&mut one, &mut all, by, right);
             }
-            (heard(&one, &all, by), heard(&Trusts::default(), &all, by))
+            (is_trusted(&one, &all, by), is_trusted(&Trusts::default(), &all, by))
         };
         assert_eq!(say(By::Next, true, 1), (false, false), "once is not often");
         assert_eq!(say(By::Next, true, 21), (true, true), "others speak for it");

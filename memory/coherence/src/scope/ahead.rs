@@ -23,39 +23,21 @@
 //! **Feedback.** Senders learn at the next barrier which pages were useless, if necessary by a push
 //! without pages. Pushed pages are never requested, so without this a sender would not stop.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::event::{Action, Body, Kept, Refused};
-use super::node::{Detail, Node};
-use super::page::{Happens, State};
-use super::rides::Came;
+use super::event::{Action, Body, Kept, refusal};
+use super::node::Node;
+use super::page::{PageEvent, State};
+use super::pages::Detail;
+use super::state::rides::{Arrival, Due};
 use super::tree::{children, parent};
-use crate::message::{Header, NodeId, Op, Page};
+use crate::message::{Header, Op};
+use crate::refusal::Refused;
 use crate::ride::{Carrier, Fate, Ride};
-use crate::run::Run;
-
-/// Rides that are sent and received ahead of the next barrier's grant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Ahead {
-    /// The pages that were sent, with their receivers.
-    pub sent: Vec<(NodeId, Page)>,
-    /// Nodes that sent useless pages and have not been told.
-    pub in_vain: BTreeSet<NodeId>,
-    /// The kept messages.
-    kept: BTreeMap<Kept, (Carrier, Vec<Ride>)>,
-}
-
-/// A kept message, and for each of its pages whether it can be accepted.
-pub(super) struct Due {
-    kept: Kept,
-    carrier: Carrier,
-    rides: Vec<(Ride, bool)>,
-}
+use crate::run::{Run, has_no_other_writer};
 
 impl Node {
     /// Pushes pages to other nodes when this node has reached a barrier. Children get theirs with
     /// the grant, and the parent has received them with the arrival.
-    pub(super) fn push(&mut self, actions: &mut Vec<Action>) {
+    pub(super) fn push_pages(&mut self, actions: &mut Vec<Action>) {
         let me = self.options.me;
         let nodes = self.options.nodes;
         let to = match self.rides.suggested.is_empty() {
@@ -64,10 +46,10 @@ impl Node {
         };
         for to in to {
             let is_child = children(me, nodes).any(|child| child == to);
-            if to == parent(me, nodes) || is_child && self.may_wait(to) {
+            if to == parent(me, nodes) || is_child && self.may_carry_rides(to) {
                 continue;
             }
-            let rides = self.lend(to, Carrier::Push, None, &[], actions);
+            let rides = self.send_rides(to, Carrier::Push, None, &[], actions);
             if !rides.is_empty() {
                 let header = self.header(to, Op::Push, 0);
                 self.post(header, Body::Empty, rides, actions);
@@ -81,22 +63,22 @@ impl Node {
     }
 
     /// Marks pages as idle that were sent for the phase that ends and not used in it.
-    pub(super) fn idle(&mut self) {
+    pub(super) fn mark_idle(&mut self) {
         let unused = self.rides.unused.iter_mut();
         let idle: Vec<_> = unused
-            .filter(|(_, came)| came.carrier.is_ahead() && !came.is_idle)
-            .map(|(page, came)| {
-                came.is_idle = true;
-                (*page, *came)
+            .filter(|(_, arrival)| arrival.carrier.is_ahead() && !arrival.is_idle)
+            .map(|(page, arrival)| {
+                arrival.is_idle = true;
+                (*page, *arrival)
             })
             .collect();
-        for (page, came) in idle {
-            self.owe_word(page, came, Fate::Idle);
+        for (page, arrival) in idle {
+            self.report_fate(page, arrival, Fate::Idle);
         }
     }
 
     /// Handles a push.
-    pub(super) fn pushed(
+    pub(super) fn push_arrives(
         &mut self,
         header: Header,
         rides: &[Ride],
@@ -104,18 +86,18 @@ impl Node {
     ) -> Result<(), Refused> {
         if header.epoch >= self.epoch {
             self.keep(&header, rides, actions)?;
-            self.told(header.from, rides);
+            self.learn_fates(header.from, rides);
             return Ok(());
         }
         // This node has passed the barrier already.
-        self.told(header.from, rides);
+        self.learn_fates(header.from, rides);
         for &Ride { page, by, .. } in rides.iter().filter(|ride| ride.is_aboard()) {
-            let came = Came { from: header.from, carrier: Carrier::Push, by, is_idle: false };
-            let is_asked = matches!(
+            let arrival = Arrival { from: header.from, carrier: Carrier::Push, by, is_idle: false };
+            let is_requested = matches!(
                 self.state(page),
                 Some(State::Fetching | State::FetchingToWrite | State::Stale)
             );
-            self.came_to(page, came, if is_asked { Fate::Late } else { Fate::Wasted });
+            self.count_fate(page, arrival, if is_requested { Fate::Late } else { Fate::Wasted });
         }
         Ok(())
     }
@@ -136,7 +118,8 @@ impl Node {
         if rides.len() > self.options.pages_max as usize
             || self.rides.ahead.kept.contains_key(&kept)
         {
-            return Err(Refused::of(header, "brings too many pages"));
+            let refused = refusal(header, "brings too many pages, or twice for one barrier");
+            return Err(refused.with("pages", rides.len() as u64).with("epoch", header.epoch));
         }
         actions.push(Action::Keep(kept));
         self.rides.ahead.kept.insert(kept, (carrier, rides));
@@ -145,43 +128,36 @@ impl Node {
 
     /// Takes the messages that were kept for the barrier that this node passes. A page can be
     /// accepted if only its home wrote it before the barrier.
-    pub(super) fn takable_kept(&mut self, runs: &[Run]) -> Vec<Due> {
+    pub(super) fn take_kept(&mut self, runs: &[Run]) -> Vec<Due> {
         let epoch = self.epoch;
         let due = std::mem::take(&mut self.rides.ahead.kept).into_iter();
         let (due, early): (Vec<_>, Vec<_>) = due.partition(|(kept, _)| kept.epoch == epoch);
         self.rides.ahead.kept = early.into_iter().collect();
-        let takable = |ride: &Ride, from| {
-            self.home(ride.page) == Some(from) && is_whole(runs, ride.page, from)
+        let is_acceptable = |ride: &Ride, from| {
+            self.home(ride.page) == Some(from) && has_no_other_writer(runs, ride.page, from)
         };
         let with = |(kept, (carrier, rides)): (Kept, (Carrier, Vec<Ride>))| {
-            let rides = rides.into_iter().map(|ride| (ride, takable(&ride, kept.from)));
+            let rides = rides.into_iter().map(|ride| (ride, is_acceptable(&ride, kept.from)));
             Due { kept, carrier, rides: rides.collect() }
         };
         due.into_iter().map(with).collect()
     }
 
     /// Accepts the pages of kept messages after the barrier was passed.
-    pub(super) fn take_kept(&mut self, due: Vec<Due>, actions: &mut Vec<Action>) {
+    pub(super) fn accept_kept(&mut self, due: Vec<Due>, actions: &mut Vec<Action>) {
         for Due { kept, carrier, rides } in due {
-            for (place, (Ride { page, by, .. }, takable)) in rides.into_iter().enumerate() {
-                let came = Came { from: kept.from, carrier, by, is_idle: false };
+            for (index, (Ride { page, by, .. }, is_acceptable)) in rides.into_iter().enumerate() {
+                let arrival = Arrival { from: kept.from, carrier, by, is_idle: false };
                 match self.state(page) {
-                    Some(State::Invalid) if takable => {
-                        self.rides.unused.insert(page, came);
-                        let detail = Detail::Kept(kept, place);
-                        self.happens(page, Happens::Ride, Some(detail), actions);
+                    Some(State::Invalid) if is_acceptable => {
+                        self.rides.unused.insert(page, arrival);
+                        let detail = Detail::Kept(kept, index);
+                        self.apply(page, PageEvent::Ride, Some(detail), actions);
                     }
-                    _ => self.came_to(page, came, Fate::Wasted),
+                    _ => self.count_fate(page, arrival, Fate::Wasted),
                 }
             }
             actions.push(Action::Forget(kept));
         }
     }
-}
-
-/// Returns true if, according to a barrier's list, no node except `writer` wrote the page.
-pub(super) fn is_whole(runs: &[Run], page: Page, writer: NodeId) -> bool {
-    let behind = runs.partition_point(|run| run.first <= page);
-    let run = runs[..behind].last().filter(|run| run.range().contains(&page));
-    run.is_none_or(|run| run.writer == writer)
 }

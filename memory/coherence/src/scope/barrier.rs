@@ -5,85 +5,46 @@
 //! parent when it and all its children have arrived. The root's grant goes down the same tree. So
 //! every grant comes from a node that can piggyback pages on it.
 
-use super::event::{Action, Body, Misuse, Options, Refused, Task};
+use super::event::{Action, Body, Misuse, Options, Task, refusal};
 use super::homes::Homes;
 use super::node::Node;
-use super::page::{Happens, State, rule_of};
+use super::page::{PageEvent, State};
+use super::state::barrier::Arrivals;
 use super::tree::{children, descendants, parent, root};
 use crate::message::{Header, NodeId, Op, Page};
+use crate::refusal::Refused;
 use crate::ride::{Carrier, Policy, Ride};
 use crate::run::{self, NOBODY, Run};
 
 /// The manager of barriers without consistency.
 const MANAGER: NodeId = 0;
 /// Reason to refuse an arrival that lists a page of which only its home has a copy.
-const NEVER_HAD: &str = "tells that it wrote pages that it never had";
+const NO_COPY: &str = "lists written pages of which it has had no copy";
 /// With the `auto` policy, grants to a child carry pages only if its subtree has at most this
 /// number of nodes.
 const DESCENDANTS_MAX: usize = 2;
 
-/// The node's side of a barrier.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Barrier {
-    /// The tasks that have arrived.
-    there: Vec<bool>,
-    /// All tasks have arrived: nothing may start.
-    quiet: bool,
-    /// The node's manager side knows of the arrival.
-    told: bool,
-    /// The time at which the last task arrived.
-    since: u64,
-    /// The tasks that have reached a barrier without consistency.
-    meeting: Vec<bool>,
-}
-
-/// The manager's side of a barrier.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Arrivals {
-    nodes: Vec<NodeId>,
-    written: Vec<(NodeId, Run)>,
-    /// The whole subtree has arrived, and the barrier is not granted yet.
-    complete: bool,
-    meeting: Vec<NodeId>,
-}
-
-impl Barrier {
-    pub fn new(tasks: u32) -> Self {
-        let none = vec![false; tasks as usize];
-        Self { there: none.clone(), quiet: false, told: false, since: 0, meeting: none }
-    }
-
-    /// Returns true if all tasks wait at a barrier, with or without consistency.
-    pub fn waits_for_all(&self) -> bool {
-        self.quiet || self.meeting.iter().all(|&meets| meets)
-    }
-
-    /// Returns true if all tasks have arrived.
-    pub fn is_quiet(&self) -> bool {
-        self.quiet
-    }
-}
-
 impl Node {
     /// Handles the arrival of a task.
-    pub(super) fn reach(&mut self, task: Task, actions: &mut Vec<Action>) {
+    pub(super) fn reach_barrier(&mut self, task: Task, actions: &mut Vec<Action>) {
         if let Some(lock) = self.lock_of(task) {
             return actions.push(Action::Misuse(task, Misuse::Holds(lock)));
         }
-        self.barrier.there[task as usize] = true;
-        if self.barrier.there.iter().all(|&there| there) {
-            self.barrier.quiet = true;
+        self.barrier.arrived[task as usize] = true;
+        if self.barrier.arrived.iter().all(|&arrived| arrived) {
+            self.barrier.is_quiet = true;
             self.barrier.since = self.now;
         }
     }
 
     /// Notifies the node's manager side, when all tasks have arrived and nothing is in flight.
     /// Returns false if it was notified before.
-    pub(super) fn arrive(&mut self, actions: &mut Vec<Action>) -> bool {
-        if self.barrier.told {
+    pub(super) fn report_arrival(&mut self, actions: &mut Vec<Action>) -> bool {
+        if self.barrier.is_reported {
             return false;
         }
-        self.barrier.told = true;
+        debug_assert!(self.fetches == 0 && self.later.is_empty(), "something is in flight");
+        self.barrier.is_reported = true;
         let written = std::mem::take(&mut self.scopes[0].written);
         let runs = self.flush(written, actions);
         self.send_later(self.options.me, Op::Barrier, 0, Body::Runs(runs));
@@ -91,7 +52,7 @@ impl Node {
     }
 
     /// Handles the arrival of a node at the manager.
-    pub(super) fn arrived(
+    pub(super) fn node_arrives(
         &mut self,
         header: Header,
         runs: Vec<Run>,
@@ -100,32 +61,32 @@ impl Node {
     ) -> Result<(), Refused> {
         let Header { from, epoch, .. } = header;
         let Options { me, nodes, .. } = self.options;
-        let refuse = |why| Err(Refused::of(&header, why));
+        let refuse = |why| Err(refusal(&header, why).with("epoch", epoch));
         let is_ours = from == me || parent(from, nodes) == me;
-        let Arrivals { nodes: there, complete, .. } = &self.arrivals;
-        if !is_ours || epoch != self.epoch || *complete || there.contains(&from) {
-            return refuse("reaches a barrier that it is at, or elsewhere");
+        let Arrivals { nodes: arrived, is_complete, .. } = &self.arrivals;
+        if !is_ours || epoch != self.epoch || *is_complete || arrived.contains(&from) {
+            return refuse("reaches a barrier twice, or at the wrong node");
         }
-        let speaks_for = if from == me { me..me + 1 } else { descendants(from, nodes) };
-        let mut parts = self.parts(from, &runs);
-        if !parts.all(|run| speaks_for.contains(&run.writer) || run.writer == NOBODY) {
-            return refuse("tells what another has written");
+        let subtree = if from == me { me..me + 1 } else { descendants(from, nodes) };
+        let mut parts = self.list_parts(from, &runs);
+        if !parts.all(|run| subtree.contains(&run.writer) || run.writer == NOBODY) {
+            return refuse("lists pages that nodes outside its subtree wrote");
         }
         drop(parts);
-        if !self.parts(from, &runs).all(|run| self.can_have_written(from, run)) {
-            return refuse(NEVER_HAD);
+        if !self.list_parts(from, &runs).all(|run| self.can_have_written(from, run)) {
+            return refuse(NO_COPY);
         }
         self.keep(&header, rides, actions)?;
-        self.told(from, rides);
-        let runs = self.whole(from, runs);
+        self.learn_fates(from, rides);
+        let runs = self.take_list(from, runs);
         self.arrivals.nodes.push(from);
         self.arrivals.written.extend(runs.into_iter().map(|run| (from, run)));
         if from == me {
-            self.idle();
+            self.mark_idle();
         }
         if self.arrivals.nodes.len() == 1 + children(me, nodes).count() {
             self.arrivals.nodes.clear();
-            self.arrivals.complete = true;
+            self.arrivals.is_complete = true;
             let runs = run::merge(&std::mem::take(&mut self.arrivals.written));
             let is_root = me == root(nodes);
             let (to, op, precede) = match is_root {
@@ -134,19 +95,19 @@ impl Node {
             };
             let rides = match is_root {
                 true => Vec::new(),
-                false => self.lend(to, Carrier::Arrival, None, &[], actions),
+                false => self.send_rides(to, Carrier::Arrival, None, &[], actions),
             };
             let header = self.header(to, op, 0);
             self.send_runs(header, precede, runs, rides, actions);
         }
         if from == me {
-            self.push(actions);
+            self.push_pages(actions);
         }
         Ok(())
     }
 
     /// Handles the grant of the barrier.
-    pub(super) fn passed(
+    pub(super) fn barrier_is_granted(
         &mut self,
         header: Header,
         runs: Vec<Run>,
@@ -155,24 +116,28 @@ impl Node {
     ) -> Result<(), Refused> {
         let from = header.from;
         let Options { me, nodes, .. } = self.options;
-        if from != parent(me, nodes) || !self.arrivals.complete {
-            return Err(Refused::of(&header, "grants a barrier that not all are at"));
+        if from != parent(me, nodes) || !self.arrivals.is_complete {
+            let refused = refusal(&header, "grants a barrier that not all nodes have reached");
+            return Err(refused.with("epoch", self.epoch));
         }
-        if !self.can_pass(self.parts(from, &runs)) {
-            return Err(Refused::of(&header, "gives pages away that others have"));
+        if !self.can_pass(self.list_parts(from, &runs)) {
+            let refused =
+                refusal(&header, "has an invalid list, or moves the home of shared pages");
+            return Err(refused.with("epoch", self.epoch));
         }
-        let takable = self.takable(&header, rides);
-        let runs = self.whole(from, runs);
-        let kept = self.takable_kept(&runs);
-        self.changed_before(&runs);
+        let acceptable = self.acceptable(&header, rides);
+        let runs = self.take_list(from, runs);
+        let kept = self.take_kept(&runs);
+        self.learn_barrier(&runs);
         for child in children(me, nodes) {
-            let rides = match self.may_wait(child) {
-                true => self.lend(child, Carrier::Barrier, None, &runs, actions),
+            let rides = match self.may_carry_rides(child) {
+                true => self.send_rides(child, Carrier::Barrier, None, &runs, actions),
                 false => Vec::new(),
             };
             let header = self.header(child, Op::BarrierGrant, 0);
             self.send_runs(header, Op::Invalidate, runs.clone(), rides, actions);
         }
+        debug_assert!(self.barrier.is_quiet && self.barrier.is_reported, "no arrival was reported");
         self.epoch += 1;
         let pages = self.pages();
         for run in runs {
@@ -191,29 +156,29 @@ impl Node {
         // Writes after the barrier need new notices, so no page may stay writable.
         for page in std::mem::take(&mut self.writable) {
             if self.pages.of(page).state == State::HomeDirty {
-                self.happens(page, Happens::Open, None, actions);
+                self.apply(page, PageEvent::Open, None, actions);
             }
         }
-        self.lend_again(actions);
-        self.heard.clear();
-        self.barrier.quiet = false;
-        self.barrier.told = false;
-        self.arrivals.complete = false;
+        self.mark_sent_again(actions);
+        self.learnt.clear();
+        self.barrier.is_quiet = false;
+        self.barrier.is_reported = false;
+        self.arrivals.is_complete = false;
         self.counts.barriers.add(self.now.saturating_sub(self.barrier.since));
-        self.resume(actions);
-        for (task, there) in self.barrier.there.iter_mut().enumerate() {
-            *there = false;
+        self.retry_faults(actions);
+        for (task, arrived) in self.barrier.arrived.iter_mut().enumerate() {
+            *arrived = false;
             actions.push(Action::Grant(task as Task));
         }
-        self.take_rides(&header, rides, &takable, actions);
-        self.take_kept(kept, actions);
+        self.accept_rides(&header, rides, &acceptable, actions);
+        self.accept_kept(kept, actions);
         self.answer_early(actions);
         Ok(())
     }
 
     /// Returns true if the grant to a child may carry pages. A larger message to a child with many
     /// descendants would delay all of them.
-    pub(super) fn may_wait(&self, child: NodeId) -> bool {
+    pub(super) fn may_carry_rides(&self, child: NodeId) -> bool {
         let descendants = descendants(child, self.options.nodes);
         self.options.rides != Policy::Auto || descendants.len() <= DESCENDANTS_MAX
     }
@@ -240,7 +205,8 @@ impl Node {
             let (start, end) = (first + piece.start, first + piece.end);
             let lies = |run: &Run| run.first < end && start < run.range().end;
             if let Some(&(from, _)) = others().find(|(_, run)| lies(run)) {
-                return Err(Refused { from, op: Op::Barrier, why: NEVER_HAD });
+                let refused = Refused::new(from, Op::Barrier.name(), NO_COPY);
+                return Err(refused.with("first page", start).with("end", end));
             }
         }
         Ok(())
@@ -266,9 +232,9 @@ impl Node {
                 pages.next()
             };
             while let Some(page) = next() {
-                let entry = self.pages.get(page).expect("it is there");
-                let on = self.passes(entry.home, run.writer);
-                if on.is_some_and(|on| rule_of(entry.state, on).is_none()) {
+                let entry = self.pages.get(page).expect("a page below the limit");
+                let event = self.barrier_event(entry.home, run.writer);
+                if event.is_some_and(|event| entry.state.rule(event).is_none()) {
                     return false;
                 }
             }
@@ -278,19 +244,19 @@ impl Node {
 
     /// Returns the event at a barrier for a page. `writer` is the only node that wrote the page and
     /// has a complete copy, or [`NOBODY`].
-    fn passes(&self, home: NodeId, writer: NodeId) -> Option<Happens> {
+    fn barrier_event(&self, home: NodeId, writer: NodeId) -> Option<PageEvent> {
         let me = self.options.me;
         let moves = self.options.migrate && writer != NOBODY && writer != home;
         if home == me {
             match writer == me || writer == NOBODY {
-                true if self.options.alone => Some(Happens::Settle),
+                true if self.options.alone => Some(PageEvent::Settle),
                 true => None,
-                false => moves.then_some(Happens::Lose),
+                false => moves.then_some(PageEvent::Lose),
             }
         } else if writer == me {
-            moves.then_some(Happens::Gain)
+            moves.then_some(PageEvent::Gain)
         } else {
-            Some(Happens::Notice)
+            Some(PageEvent::Notice)
         }
     }
 
@@ -298,9 +264,9 @@ impl Node {
     fn pass_page(&mut self, page: Page, writer: NodeId, actions: &mut Vec<Action>) {
         let home = self.pages.of(page).home;
         let moves = self.options.migrate && writer != NOBODY && writer != home;
-        if let Some(on) = self.passes(home, writer) {
-            self.counts.gained += u64::from(on == Happens::Gain);
-            self.happens(page, on, None, actions);
+        if let Some(event) = self.barrier_event(home, writer) {
+            self.counts.gained += u64::from(event == PageEvent::Gain);
+            self.apply(page, event, None, actions);
         }
         if moves {
             self.pages.of(page).home = writer;
@@ -310,16 +276,20 @@ impl Node {
     /// Handles the arrival of a task at a barrier without consistency.
     pub(super) fn meet(&mut self, task: Task, actions: &mut Vec<Action>) {
         self.barrier.meeting[task as usize] = true;
-        if self.barrier.meeting.iter().all(|&meets| meets) {
+        if self.barrier.all_meet() {
             self.send(MANAGER, Op::Meet, 0, 0, Body::Empty, actions);
         }
     }
 
     /// Handles a node's arrival at a barrier without consistency, at the manager.
-    pub(super) fn met(&mut self, header: Header, actions: &mut Vec<Action>) -> Result<(), Refused> {
+    pub(super) fn node_meets(
+        &mut self,
+        header: Header,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
         let from = header.from;
         if self.options.me != MANAGER || self.arrivals.meeting.contains(&from) {
-            return Err(Refused::of(&header, "waits for the others twice, or elsewhere"));
+            return Err(refusal(&header, "reaches a meeting twice, or at the wrong node"));
         }
         self.arrivals.meeting.push(from);
         if self.arrivals.meeting.len() == self.options.nodes as usize {
@@ -332,14 +302,14 @@ impl Node {
     }
 
     /// Handles the grant of a barrier without consistency.
-    pub(super) fn all_met(
+    pub(super) fn meeting_is_granted(
         &mut self,
         header: Header,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let from = header.from;
-        if from != MANAGER || !self.barrier.meeting.iter().all(|&meets| meets) {
-            return Err(Refused::of(&header, "says that all are there, and they are not"));
+        if from != MANAGER || !self.barrier.all_meet() {
+            return Err(refusal(&header, "grants a meeting that not all tasks have reached"));
         }
         for (task, meets) in self.barrier.meeting.iter_mut().enumerate() {
             *meets = false;
@@ -352,7 +322,7 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Content;
+    use crate::content::Content;
     use crate::ride::Policy;
     use crate::scope::homes::Homes;
     use crate::scope::{Event, Options};

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::homes::Homes;
-use crate::message::{Content, Header, Lock, NodeId, Op, Page};
+use crate::content::Content;
+use crate::message::{Header, Lock, NodeId, Page};
+use crate::refusal::Refused;
 use crate::ride::{self, Policy, Ride};
 use crate::run::{self, Run};
 
@@ -143,22 +145,9 @@ pub enum Misuse {
     Holds(Lock),
 }
 
-/// A refused message: it violates the protocol. The node's state does not change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Refused {
-    /// The sender.
-    pub from: NodeId,
-    /// The operation.
-    pub op: Op,
-    /// The violation.
-    pub why: &'static str,
-}
-
-impl Refused {
-    /// Refuses the message with this header.
-    pub(super) fn of(header: &Header, why: &'static str) -> Self {
-        Self { from: header.from, op: header.op, why }
-    }
+/// Refuses the message with this header.
+pub(super) fn refusal(header: &Header, why: &'static str) -> Refused {
+    Refused::new(header.from, header.op.name(), why)
 }
 
 /// Options that all nodes must agree on, and the identity of this node.

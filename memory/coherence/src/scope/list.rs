@@ -1,25 +1,19 @@
 //! Lists of runs that are too long for one message. The first parts precede the message that the
 //! list belongs to. The sender puts no other message between them.
 
-use super::event::{Action, Body, Refused};
+use super::event::{Action, Body, refusal};
 use super::node::Node;
-use crate::message::{Header, Lock, NodeId, Op};
+use super::state::list::Partial;
+use crate::message::{Header, NodeId, Op};
+use crate::refusal::Refused;
 use crate::ride::Ride;
 use crate::run::Run;
 
 /// Maximum number of runs in a message.
-const RUNS: usize = 4096;
+const RUNS_MAX: usize = 4096;
 /// Maximum number of runs in a list, in addition to one for each known page. The sender may know
 /// allocations that this node does not know yet.
-const RUNS_AHEAD_MAX: u64 = 1 << 24;
-
-/// The first parts of an incomplete list.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Partial {
-    op: Op,
-    lock: Lock,
-    runs: Vec<Run>,
-}
+const UNKNOWN_RUNS_MAX: u64 = 1 << 24;
 
 impl Node {
     /// Sends a list in as many messages as it needs. The rides are on the last one.
@@ -31,8 +25,8 @@ impl Node {
         rides: Vec<Ride>,
         actions: &mut Vec<Action>,
     ) {
-        while runs.len() > RUNS {
-            let rest = runs.split_off(RUNS);
+        while runs.len() > RUNS_MAX {
+            let rest = runs.split_off(RUNS_MAX);
             self.post(Header { op: precede, ..header }, Body::Runs(runs), Vec::new(), actions);
             runs = rest;
         }
@@ -40,16 +34,23 @@ impl Node {
     }
 
     /// Handles a part of a list that is not the last.
-    pub(super) fn goes_on(&mut self, header: &Header, runs: Vec<Run>) -> Result<(), Refused> {
+    pub(super) fn list_part_arrives(
+        &mut self,
+        header: &Header,
+        runs: Vec<Run>,
+    ) -> Result<(), Refused> {
         let &Header { op, from, lock, .. } = header;
         let begun = self.partial.get(&from).map_or(&[][..], |begun| &begun.runs);
         let count = begun.len() + runs.len();
         let end = begun.last().map_or(0, |last| last.range().end);
         if runs.first().is_none_or(|first| first.first < end) {
-            return Err(Refused::of(header, "goes on with a list as no list does"));
+            let first = runs.first().map_or(0, |run| run.first);
+            let refused = refusal(header, "continues a list with an empty or unordered part");
+            return Err(refused.with("page", first).with("end", end));
         }
-        if count as u64 > self.pages() + RUNS_AHEAD_MAX {
-            return Err(Refused::of(header, "names more pages than there can be"));
+        if count as u64 > self.pages() + UNKNOWN_RUNS_MAX {
+            let refused = refusal(header, "names more pages than can exist");
+            return Err(refused.with("runs", count as u64).with("pages", self.pages()));
         }
         let new = || Partial { op, lock, runs: Vec::new() };
         self.partial.entry(from).or_insert_with(new).runs.extend(runs);
@@ -57,7 +58,7 @@ impl Node {
     }
 
     /// Returns false if the sender's list is incomplete and this message does not continue it.
-    pub(super) fn can_follow(&self, header: &Header) -> bool {
+    pub(super) fn continues_list(&self, header: &Header) -> bool {
         let precedes = match header.op {
             Op::AcquireGrant | Op::BarrierGrant | Op::WaitGrant => Some(Op::Invalidate),
             Op::Release | Op::Barrier | Op::Set => Some(Op::WriteNotice),
@@ -69,10 +70,8 @@ impl Node {
     }
 
     /// Returns the runs of all parts of a list, of which `last` is the last. The parts stay stored
-    /// until [`whole`] takes them.
-    ///
-    /// [`whole`]: Self::whole
-    pub(super) fn parts<'a>(
+    /// until [`take_list`](Self::take_list) takes them.
+    pub(super) fn list_parts<'a>(
         &'a self,
         from: NodeId,
         last: &'a [Run],
@@ -81,7 +80,7 @@ impl Node {
     }
 
     /// Takes all parts of a list, of which `last` is the last.
-    pub(super) fn whole(&mut self, from: NodeId, last: Vec<Run>) -> Vec<Run> {
+    pub(super) fn take_list(&mut self, from: NodeId, last: Vec<Run>) -> Vec<Run> {
         match self.partial.remove(&from) {
             Some(Partial { mut runs, .. }) => {
                 runs.extend(last);

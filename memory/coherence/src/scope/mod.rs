@@ -22,9 +22,10 @@
 //! predicts them.
 //!
 //! [`page`] has the states of a page. A driver uses [`node`], with the events and actions of
-//! [`event`]. `lock`, `barrier` and `condition` each hold the task's side and the manager's side.
-//! `list` splits lists that are longer than a message. [`homes`] places the pages' homes; `table`
-//! holds the pages of a node.
+//! [`event`]. `step` handles events, `pages` applies the rules of pages, and `send` sends messages.
+//! `lock`, `barrier` and `condition` each hold the task's side and the manager's side; `state` has
+//! their data. `list` splits lists that are longer than a message. [`homes`] places the pages'
+//! homes; `table` holds the pages of a node.
 //!
 //! From the arrival of its last task at a barrier until the grant, a node starts nothing: faults of
 //! other threads wait. So no fetch and no change crosses a barrier, and homes may move there.
@@ -38,11 +39,15 @@ mod list;
 mod lock;
 pub mod node;
 pub mod page;
+mod pages;
 mod rides;
+mod send;
+mod state;
 pub mod statistics;
+mod step;
 mod table;
 pub mod tree;
 
-pub use event::{Action, Event, Misuse, Options, Refused};
+pub use event::{Action, Event, Misuse, Options};
 pub use lock::HANDOVERS;
 pub use node::Node;

@@ -1,10 +1,11 @@
 //! The states of a page on one node: the transition for each event, and its actions.
 //!
-//! [`RULES`] is the complete transition table, as data. [`Node`](super::Node) looks transitions up
-//! in it, and the diagram in the documentation is generated from it. An event without a rule cannot
-//! happen.
+//! [`TABLE`] is the complete [transition table](crate::transition). [`Node`](super::Node) looks
+//! transitions up in it.
 
 use serde::{Deserialize, Serialize};
+
+use crate::transition;
 
 /// The state of a page on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,7 +37,7 @@ pub enum State {
 
 /// An event that concerns a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Happens {
+pub enum PageEvent {
     /// A task faulted on a read.
     Read,
     /// A task faulted on a write.
@@ -54,7 +55,7 @@ pub enum Happens {
     /// Another node requests the page.
     Ask,
     /// The page is sent to another node as a ride.
-    Lend,
+    SendRide,
     /// Another node's diff arrived.
     Change,
     /// At a barrier: no other node has a copy any more.
@@ -67,7 +68,7 @@ pub enum Happens {
 
 /// An action of a rule. A rule's actions are carried out in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Do {
+pub enum PageAction {
     /// Request the page from its home.
     Ask,
     /// Fill the page with the bytes that arrived.
@@ -94,144 +95,117 @@ pub enum Do {
     Wake,
 }
 
-/// A transition: event `on` in `state` leads to `next` and causes `actions`.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
-    /// The state before.
-    pub state: State,
-    /// The event.
-    pub on: Happens,
-    /// The state after.
-    pub next: State,
-    /// The actions.
-    pub actions: &'static [Do],
-}
+/// A transition of a page.
+pub type Rule = transition::Rule<State, PageEvent, PageAction>;
 
-const fn rule(state: State, on: Happens, next: State, actions: &'static [Do]) -> Rule {
-    Rule { state, on, next, actions }
+const fn rule(state: State, event: PageEvent, next: State, actions: &'static [PageAction]) -> Rule {
+    Rule { state, event, next, actions, cell: (state as usize, event as usize) }
 }
 
 /// All transitions.
-pub const RULES: &[Rule] = {
-    use Happens as H;
+const RULES: &[Rule] = {
+    use PageAction as A;
+    use PageEvent as E;
     use State as S;
     &[
-        rule(S::Invalid, H::Read, S::Fetching, &[Do::Ask]),
-        rule(S::Invalid, H::Write, S::FetchingToWrite, &[Do::Ask]),
-        rule(S::Invalid, H::Ride, S::Ridden, &[Do::Fill]),
-        rule(S::Invalid, H::Notice, S::Invalid, &[]),
-        rule(S::Invalid, H::Flush, S::Invalid, &[]),
+        rule(S::Invalid, E::Read, S::Fetching, &[A::Ask]),
+        rule(S::Invalid, E::Write, S::FetchingToWrite, &[A::Ask]),
+        rule(S::Invalid, E::Ride, S::Ridden, &[A::Fill]),
+        rule(S::Invalid, E::Notice, S::Invalid, &[]),
+        rule(S::Invalid, E::Flush, S::Invalid, &[]),
         //
-        rule(S::Fetching, H::Read, S::Fetching, &[]),
-        rule(S::Fetching, H::Write, S::FetchingToWrite, &[]),
-        rule(S::Fetching, H::Arrive, S::Clean, &[Do::Fill, Do::MapRead]),
-        rule(S::Fetching, H::Notice, S::Stale, &[]),
-        rule(S::Fetching, H::Flush, S::Fetching, &[]),
+        rule(S::Fetching, E::Read, S::Fetching, &[]),
+        rule(S::Fetching, E::Write, S::FetchingToWrite, &[]),
+        rule(S::Fetching, E::Arrive, S::Clean, &[A::Fill, A::MapRead]),
+        rule(S::Fetching, E::Notice, S::Stale, &[]),
+        rule(S::Fetching, E::Flush, S::Fetching, &[]),
         //
-        rule(S::FetchingToWrite, H::Read, S::FetchingToWrite, &[]),
-        rule(S::FetchingToWrite, H::Write, S::FetchingToWrite, &[]),
-        rule(
-            S::FetchingToWrite,
-            H::Arrive,
-            S::Dirty,
-            &[Do::Fill, Do::Twin, Do::MapWrite, Do::Record],
-        ),
-        rule(S::FetchingToWrite, H::Notice, S::Stale, &[]),
-        rule(S::FetchingToWrite, H::Flush, S::FetchingToWrite, &[]),
+        rule(S::FetchingToWrite, E::Read, S::FetchingToWrite, &[]),
+        rule(S::FetchingToWrite, E::Write, S::FetchingToWrite, &[]),
+        rule(S::FetchingToWrite, E::Arrive, S::Dirty, &[A::Fill, A::Twin, A::MapWrite, A::Record]),
+        rule(S::FetchingToWrite, E::Notice, S::Stale, &[]),
+        rule(S::FetchingToWrite, E::Flush, S::FetchingToWrite, &[]),
         //
-        rule(S::Stale, H::Read, S::Stale, &[]),
-        rule(S::Stale, H::Write, S::Stale, &[]),
-        rule(S::Stale, H::Arrive, S::Fetching, &[Do::Ask]),
-        rule(S::Stale, H::Notice, S::Stale, &[]),
-        rule(S::Stale, H::Flush, S::Stale, &[]),
+        rule(S::Stale, E::Read, S::Stale, &[]),
+        rule(S::Stale, E::Write, S::Stale, &[]),
+        rule(S::Stale, E::Arrive, S::Fetching, &[A::Ask]),
+        rule(S::Stale, E::Notice, S::Stale, &[]),
+        rule(S::Stale, E::Flush, S::Stale, &[]),
         //
-        rule(S::Ridden, H::Read, S::Clean, &[Do::MapRead]),
-        rule(S::Ridden, H::Write, S::Dirty, &[Do::Twin, Do::MapWrite, Do::Record]),
-        rule(S::Ridden, H::Notice, S::Invalid, &[Do::Unmap]),
-        rule(S::Ridden, H::Flush, S::Ridden, &[]),
+        rule(S::Ridden, E::Read, S::Clean, &[A::MapRead]),
+        rule(S::Ridden, E::Write, S::Dirty, &[A::Twin, A::MapWrite, A::Record]),
+        rule(S::Ridden, E::Notice, S::Invalid, &[A::Unmap]),
+        rule(S::Ridden, E::Flush, S::Ridden, &[]),
         //
-        rule(S::Clean, H::Read, S::Clean, &[Do::MapRead]),
-        rule(S::Clean, H::Write, S::Dirty, &[Do::Twin, Do::MapWrite, Do::Record]),
-        rule(S::Clean, H::Notice, S::Invalid, &[Do::Unmap]),
-        rule(S::Clean, H::Flush, S::Clean, &[]),
+        rule(S::Clean, E::Read, S::Clean, &[A::MapRead]),
+        rule(S::Clean, E::Write, S::Dirty, &[A::Twin, A::MapWrite, A::Record]),
+        rule(S::Clean, E::Notice, S::Invalid, &[A::Unmap]),
+        rule(S::Clean, E::Flush, S::Clean, &[]),
         // The previous home has passed the barrier and changes the page before this node passes it.
-        rule(S::Clean, H::Change, S::Clean, &[Do::Change]),
-        rule(S::Clean, H::Gain, S::Home, &[]),
+        rule(S::Clean, E::Change, S::Clean, &[A::Change]),
+        rule(S::Clean, E::Gain, S::Home, &[]),
         //
-        rule(S::Kept, H::Read, S::Kept, &[Do::MapRead]),
-        rule(S::Kept, H::Write, S::Dirty, &[Do::MapWrite, Do::Record]),
-        rule(S::Kept, H::Notice, S::Invalid, &[Do::Diff, Do::Unmap]),
-        rule(S::Kept, H::Flush, S::Clean, &[Do::Diff]),
+        rule(S::Kept, E::Read, S::Kept, &[A::MapRead]),
+        rule(S::Kept, E::Write, S::Dirty, &[A::MapWrite, A::Record]),
+        rule(S::Kept, E::Notice, S::Invalid, &[A::Diff, A::Unmap]),
+        rule(S::Kept, E::Flush, S::Clean, &[A::Diff]),
         //
-        rule(S::Dirty, H::Read, S::Dirty, &[Do::Wake]),
-        rule(S::Dirty, H::Write, S::Dirty, &[Do::Wake]),
-        rule(S::Dirty, H::Notice, S::Invalid, &[Do::Protect, Do::Diff, Do::Unmap]),
-        rule(S::Dirty, H::Open, S::Kept, &[Do::Protect]),
-        rule(S::Dirty, H::Flush, S::Clean, &[Do::Protect, Do::Diff]),
+        rule(S::Dirty, E::Read, S::Dirty, &[A::Wake]),
+        rule(S::Dirty, E::Write, S::Dirty, &[A::Wake]),
+        rule(S::Dirty, E::Notice, S::Invalid, &[A::Protect, A::Diff, A::Unmap]),
+        rule(S::Dirty, E::Open, S::Kept, &[A::Protect]),
+        rule(S::Dirty, E::Flush, S::Clean, &[A::Protect, A::Diff]),
         //
-        rule(S::Alone, H::Read, S::Alone, &[Do::MapWrite]),
-        rule(S::Alone, H::Write, S::Alone, &[Do::MapWrite]),
-        rule(S::Alone, H::Notice, S::Alone, &[]),
-        rule(S::Alone, H::Ask, S::Home, &[Do::Protect, Do::Answer]),
-        rule(S::Alone, H::Lend, S::Home, &[Do::Protect]),
+        rule(S::Alone, E::Read, S::Alone, &[A::MapWrite]),
+        rule(S::Alone, E::Write, S::Alone, &[A::MapWrite]),
+        rule(S::Alone, E::Notice, S::Alone, &[]),
+        rule(S::Alone, E::Ask, S::Home, &[A::Protect, A::Answer]),
+        rule(S::Alone, E::SendRide, S::Home, &[A::Protect]),
         //
-        rule(S::Home, H::Read, S::Home, &[Do::MapRead]),
-        rule(S::Home, H::Write, S::HomeDirty, &[Do::MapWrite, Do::Record]),
-        rule(S::Home, H::Notice, S::Home, &[]),
-        rule(S::Home, H::Flush, S::Home, &[]),
-        rule(S::Home, H::Ask, S::Home, &[Do::Answer]),
-        rule(S::Home, H::Lend, S::Home, &[]),
-        rule(S::Home, H::Change, S::Home, &[Do::Change]),
-        rule(S::Home, H::Settle, S::Alone, &[]),
-        rule(S::Home, H::Lose, S::Clean, &[]),
+        rule(S::Home, E::Read, S::Home, &[A::MapRead]),
+        rule(S::Home, E::Write, S::HomeDirty, &[A::MapWrite, A::Record]),
+        rule(S::Home, E::Notice, S::Home, &[]),
+        rule(S::Home, E::Flush, S::Home, &[]),
+        rule(S::Home, E::Ask, S::Home, &[A::Answer]),
+        rule(S::Home, E::SendRide, S::Home, &[]),
+        rule(S::Home, E::Change, S::Home, &[A::Change]),
+        rule(S::Home, E::Settle, S::Alone, &[]),
+        rule(S::Home, E::Lose, S::Clean, &[]),
         //
-        rule(S::HomeDirty, H::Read, S::HomeDirty, &[Do::Wake]),
-        rule(S::HomeDirty, H::Write, S::HomeDirty, &[Do::Wake]),
-        rule(S::HomeDirty, H::Notice, S::HomeDirty, &[]),
-        rule(S::HomeDirty, H::Open, S::Home, &[Do::Protect]),
-        rule(S::HomeDirty, H::Flush, S::HomeDirty, &[]),
-        rule(S::HomeDirty, H::Ask, S::HomeDirty, &[Do::Answer]),
-        rule(S::HomeDirty, H::Lend, S::HomeDirty, &[]),
-        rule(S::HomeDirty, H::Change, S::HomeDirty, &[Do::Change]),
-        rule(S::HomeDirty, H::Settle, S::Alone, &[]),
+        rule(S::HomeDirty, E::Read, S::HomeDirty, &[A::Wake]),
+        rule(S::HomeDirty, E::Write, S::HomeDirty, &[A::Wake]),
+        rule(S::HomeDirty, E::Notice, S::HomeDirty, &[]),
+        rule(S::HomeDirty, E::Open, S::Home, &[A::Protect]),
+        rule(S::HomeDirty, E::Flush, S::HomeDirty, &[]),
+        rule(S::HomeDirty, E::Ask, S::HomeDirty, &[A::Answer]),
+        rule(S::HomeDirty, E::SendRide, S::HomeDirty, &[]),
+        rule(S::HomeDirty, E::Change, S::HomeDirty, &[A::Change]),
+        rule(S::HomeDirty, E::Settle, S::Alone, &[]),
     ]
 };
 
 /// Number of states.
 pub const STATES: usize = State::HomeDirty as usize + 1;
 /// Number of events.
-pub const EVENTS: usize = Happens::Lose as usize + 1;
+pub const EVENTS: usize = PageEvent::Lose as usize + 1;
 
 /// The rules by state and event.
-static TABLE: [[Option<Rule>; EVENTS]; STATES] = {
-    let mut table = [[None; EVENTS]; STATES];
-    let mut at = 0;
-    while at < RULES.len() {
-        let rule = RULES[at];
-        let cell = &mut table[rule.state as usize][rule.on as usize];
-        assert!(cell.is_none(), "two rules for one state and event");
-        *cell = Some(rule);
-        at += 1;
-    }
-    table
-};
+pub static TABLE: transition::Table<State, PageEvent, PageAction, STATES, EVENTS> =
+    transition::Table::new(RULES, &[State::Invalid, State::Alone], &[]);
 
-/// Returns the rule for an event in a state, or `None` if the event cannot happen.
-pub fn rule_of(state: State, on: Happens) -> Option<Rule> {
-    TABLE[state as usize][on as usize]
+impl State {
+    /// Returns the rule for an event in this state, or `None` if the event cannot happen.
+    pub fn rule(self, event: PageEvent) -> Option<&'static Rule> {
+        TABLE.rule(self as usize, event as usize)
+    }
 }
 
-/// Returns the rules as a Mermaid state diagram. It omits rules that neither change the state nor
-/// have actions.
-pub fn diagram() -> String {
-    use std::fmt::Write;
-    let mut text = String::from("stateDiagram-v2\n    [*] --> Invalid\n    [*] --> Alone\n");
-    for rule in RULES.iter().filter(|rule| rule.next != rule.state || !rule.actions.is_empty()) {
-        let actions: Vec<_> = rule.actions.iter().map(|action| format!("{action:?}")).collect();
-        let actions =
-            if actions.is_empty() { String::new() } else { format!(" / {}", actions.join(", ")) };
-        writeln!(text, "    {:?} --> {:?}: {:?}{actions}", rule.state, rule.next, rule.on)
-            .expect("into a string");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_is_reached_and_every_event_has_a_rule() {
+        assert_eq!(TABLE.unused(), (Vec::new(), Vec::new()));
     }
-    text
 }

@@ -29,7 +29,8 @@ pub struct Statistics {
     pub fetching: Wait,
     /// Times from the last task's arrival at a barrier to the grant.
     pub barriers: Wait,
-    /// Number of times each rule of [`RULES`](super::page::RULES) was applied, by state and event.
+    /// Number of times each rule of the [table](super::page::TABLE) was applied, by state and
+    /// event.
     pub rules: [[u64; EVENTS]; STATES],
     /// Statistics of rides, by [`Carrier`] and predictor ([`By`]).
     pub rides: Rides,

@@ -3,7 +3,7 @@
 //! Consistency does not depend on its predictions.
 //!
 //! **Requesting.** A request names pages of which this node has no copy and no request in flight,
-//! and whose last known owner is its receiver. Until the answer arrives they are in a `Hoping`
+//! and whose last known owner is its receiver. Until the answer arrives they are in a `Prefetching`
 //! state. A task that faults on one waits for the answer, and sends a request only if the page was
 //! not sent. So each page that arrives was requested, and a node has at most one request for a page
 //! in flight.
@@ -25,20 +25,20 @@
 //! first use is a fault without a message, and shows that all of them were useful. If it is taken
 //! away unused, none of them counts as useful.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::event::Action;
 use super::message::PAGES_MAX;
-use super::node::{Detail, Node};
+use super::node::Node;
 use super::nodes::Nodes;
-use super::page::{Happens, State};
+use super::page::{PageEvent, State};
+use super::pages::Detail;
+use super::prefetches::{PageSet, Prefetches};
 use super::table::{Entry, FirstUse, Fresh};
 use crate::message::{NodeId, Page};
-use crate::ride::forecast::Forecast;
-use crate::ride::sweeps::Sweeps;
 use crate::ride::{By, Carrier, Fate, Ride};
-use crate::run::{self, NOBODY, Run};
+use crate::run::{self, Run};
 
 /// Maximum number of prefetched pages with their bytes. More would delay the requester longer than
 /// another request. Unused pages cost one bit each.
@@ -48,111 +48,40 @@ const WHOLE_MAX: usize = 32;
 /// copies.
 const WRITES_MAX: Page = 16;
 
-/// A set of pages as disjoint ranges that do not touch: start to end.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Told(BTreeMap<Page, Page>);
-
-impl Told {
-    fn has(&self, page: Page) -> bool {
-        self.0.range(..=page).next_back().is_some_and(|(_, &end)| page < end)
-    }
-
-    fn add(&mut self, pages: Range<Page>) {
-        if pages.is_empty() {
-            return;
-        }
-        let (mut start, mut end) = (pages.start, pages.end);
-        while let Some((&from, &to)) = self.0.range(..=end).next_back()
-            && to >= start
-        {
-            self.0.remove(&from);
-            (start, end) = (start.min(from), end.max(to));
-        }
-        self.0.insert(start, end);
-    }
-
-    fn remove(&mut self, pages: Range<Page>) {
-        while let Some((&from, &to)) = self.0.range(..pages.end).next_back()
-            && to > pages.start
-            && !pages.is_empty()
-        {
-            self.0.remove(&from);
-            if to > pages.end {
-                self.0.insert(pages.end, to);
-            }
-            if from < pages.start {
-                self.0.insert(from, pages.start);
-            }
-        }
-    }
-}
-
-/// A node's state of prefetching.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Ahead {
-    forecast: Forecast,
-    /// First uses of unused pages, and first writes to pages that were read.
-    uses: Sweeps,
-    writes: Sweeps,
-    /// Pages that a test selects for the next step, instead of predicted ones.
-    suggested: Vec<Page>,
-    /// The pages that may be predicted, if the driver registers them.
-    told: Option<Told>,
-    /// The current request is a prefetch itself and names no other pages.
-    hopes_for_nothing: bool,
-    /// The pages that are requested along with a page, in the order of their expected use.
-    hopes: BTreeMap<Page, Vec<Ride>>,
-    /// The pages that queued requests name, by page and requester.
-    waiting: BTreeMap<(Page, NodeId), Vec<Run>>,
-    /// The pages that arrived together, by mark.
-    unused: BTreeMap<Page, Vec<Ride>>,
-}
-
-impl Ahead {
-    pub fn new(forecast: Forecast) -> Self {
-        Self { forecast, uses: Sweeps::of_memory(), ..Self::default() }
-    }
-
-    /// Returns true if no prefetch is in flight.
-    pub fn is_idle(&self) -> bool {
-        self.hopes.is_empty()
-    }
-}
-
 impl Node {
     /// Restricts prediction to pages that [`may_foresee`](Self::may_foresee) registers, because the
     /// node does not know which other pages the program uses.
     pub fn foresee_only_told(&mut self) {
-        self.ahead.told = Some(Told::default());
+        self.prefetches.predictable = Some(PageSet::default());
     }
 
     /// Registers pages that may be predicted.
     pub fn may_foresee(&mut self, pages: Range<Page>) {
-        if let Some(told) = &mut self.ahead.told {
-            told.add(pages);
+        if let Some(predictable) = &mut self.prefetches.predictable {
+            predictable.add(pages);
         }
     }
 
     /// Unregisters pages: they may not be predicted any more.
     pub fn may_not_foresee(&mut self, pages: Range<Page>) {
-        if let Some(told) = &mut self.ahead.told {
-            told.remove(pages);
+        if let Some(predictable) = &mut self.prefetches.predictable {
+            predictable.remove(pages);
         }
     }
 
     /// Makes requests of the next step name these pages, if they may, instead of predicted ones.
     /// For tests of the protocol.
     pub fn suggest(&mut self, pages: Vec<Page>) {
-        self.ahead.suggested = pages;
+        self.prefetches.suggested = pages;
     }
 
     /// Ends the effect of [`suggest`](Self::suggest) after one step.
     pub(super) fn forget_suggested(&mut self) {
-        self.ahead.suggested.clear();
+        self.prefetches.suggested.clear();
     }
 
     /// Selects the pages to prefetch along with a page that is requested from node `at`.
-    pub(super) fn hope(
+    pub(super) fn prefetch(
         &mut self,
         asked: Page,
         at: NodeId,
@@ -160,27 +89,27 @@ impl Node {
         actions: &mut Vec<Action>,
     ) -> Vec<Run> {
         let me = self.options.me;
-        if self.ahead.hopes_for_nothing {
+        if self.prefetches.is_prefetch {
             return Vec::new();
         }
-        self.ahead.forecast.asked(me, asked);
+        self.prefetches.forecast.asked(me, asked);
         let room = self.options.pages_max as usize - 1;
-        if room == 0 || !self.ahead.forecast.is_on() && self.ahead.suggested.is_empty() {
+        if room == 0 || !self.prefetches.forecast.is_on() && self.prefetches.suggested.is_empty() {
             return Vec::new();
         }
         let (pages, closed) = (&self.pages, &self.closed);
-        let Ahead { forecast, suggested, told, .. } = &mut self.ahead;
+        let Prefetches { forecast, suggested, predictable, .. } = &mut self.prefetches;
         let can = |page: Page| {
             let is_there = |it: Entry| it.state == State::None && it.owner == at;
             page != asked
-                && told.as_ref().is_none_or(|told| told.has(page))
+                && predictable.as_ref().is_none_or(|predictable| predictable.has(page))
                 && pages.get(page).is_some_and(is_there)
                 && !closed.iter().any(|closed| closed.contains(&page))
         };
-        let mut hopes: Vec<Ride> = if suggested.is_empty() {
+        let mut prefetches: Vec<Ride> = if suggested.is_empty() {
             let none = std::iter::empty();
-            let foreseen = forecast.foresee(me, Carrier::Page, room, none, can);
-            foreseen.rides.into_iter().take(foreseen.sent).collect()
+            let prediction = forecast.predict(me, Carrier::Page, room, none, can);
+            prediction.rides.into_iter().take(prediction.sent).collect()
         } else {
             let suggested = suggested.iter().copied().filter(|&page| can(page));
             let ride = |page| Ride { page, by: By::Chance, fate: Fate::Aboard };
@@ -188,27 +117,27 @@ impl Node {
         };
         // The forecast may return a page twice.
         let mut seen = BTreeSet::new();
-        hopes.retain(|ride| seen.insert(ride.page));
-        let on = if write { Happens::HopeToWrite } else { Happens::HopeToRead };
-        for ride in &hopes {
+        prefetches.retain(|ride| seen.insert(ride.page));
+        let on = if write { PageEvent::PrefetchWrite } else { PageEvent::PrefetchRead };
+        for ride in &prefetches {
             self.counts.rides[ride.by as usize].predicted += 1;
-            self.happens(ride.page, on, None, actions);
+            self.apply(ride.page, on, None, actions);
         }
-        let runs = runs(hopes.iter().map(|ride| ride.page));
-        if !hopes.is_empty() {
-            self.ahead.hopes.insert(asked, hopes);
+        let runs = run::from_pages(prefetches.iter().map(|ride| ride.page));
+        if !prefetches.is_empty() {
+            self.prefetches.requested.insert(asked, prefetches);
         }
         runs
     }
 
     /// Handles the first use of an unused page that this node owns. Maps further unused pages that
     /// tasks will use next.
-    pub(super) fn use_ahead(&mut self, used: Page, actions: &mut Vec<Action>) {
+    pub(super) fn map_ahead(&mut self, used: Page, actions: &mut Vec<Action>) {
         let first = actions.len() - 1;
         let (table, closed) = (&self.pages, &self.closed);
-        let Ahead { forecast, uses, suggested, told, .. } = &mut self.ahead;
+        let Prefetches { forecast, uses, suggested, predictable, .. } = &mut self.prefetches;
         let is_new = |page: Page| {
-            told.as_ref().is_none_or(|told| told.has(page))
+            predictable.as_ref().is_none_or(|predictable| predictable.has(page))
                 && table.get(page).is_some_and(|entry| entry.is_new)
                 && !closed.iter().any(|closed| closed.contains(&page))
         };
@@ -230,7 +159,7 @@ impl Node {
             }
         }
         for page in pages {
-            self.happens(page, Happens::Write, None, actions);
+            self.apply(page, PageEvent::Write, None, actions);
             let entry = self.pages.of(page);
             // No task was resumed at this page.
             entry.fresh = Fresh::No;
@@ -257,13 +186,13 @@ impl Node {
             }
             page = self.pages.next_used(page + 1..pages.end);
         }
-        self.ahead.uses.reset(pages, used, prepared);
+        self.prefetches.uses.reset(pages, used, prepared);
     }
 
     /// Handles the first write to a page that was only read here. Also requests ownership of the
     /// pages that will be written next, or invalidates other nodes' copies of them.
     pub(super) fn write_ahead(&mut self, written: Page, actions: &mut Vec<Action>) {
-        if !self.ahead.forecast.is_on() || !self.lost.is_empty() {
+        if !self.prefetches.forecast.is_on() || !self.lost.is_empty() {
             return;
         }
         let (table, closed, now) = (&self.pages, &self.closed, self.now);
@@ -275,51 +204,51 @@ impl Node {
             entry.is_some_and(|entry| matches!(entry.state, State::ReadOnly | State::ReadOwner))
                 && !closed.iter().any(|closed| closed.contains(&page))
         };
-        let writes = &mut self.ahead.writes;
+        let writes = &mut self.prefetches.writes;
         let ready = writes.first_use(written, WRITES_MAX, is_read, |_| false).ready;
         let pages: Vec<Page> = ready.filter(|&page| page != written).collect();
-        self.ahead.hopes_for_nothing = true;
+        self.prefetches.is_prefetch = true;
         for page in pages {
             let entry = self.pages.of(page);
             entry.since = now;
             let is_ours = entry.state == State::ReadOwner && entry.copies.is_empty();
-            let on = if is_ours { Happens::Claim } else { Happens::Write };
-            self.happens(page, on, None, actions);
+            let on = if is_ours { PageEvent::Claim } else { PageEvent::Write };
+            self.apply(page, on, None, actions);
             if is_ours {
                 // No task was resumed at this page.
                 self.pages.of(page).fresh = Fresh::No;
             }
         }
-        self.ahead.hopes_for_nothing = false;
+        self.prefetches.is_prefetch = false;
     }
 
     /// Stores the pages to prefetch that a queued request names.
-    pub(super) fn keep_hopes(&mut self, page: Page, asker: NodeId, hopes: &[Run]) {
-        if !hopes.is_empty() {
-            self.ahead.waiting.insert((page, asker), hopes.to_vec());
+    pub(super) fn keep_prefetches(&mut self, page: Page, requester: NodeId, prefetches: &[Run]) {
+        if !prefetches.is_empty() {
+            self.prefetches.waiting.insert((page, requester), prefetches.to_vec());
         }
     }
 
     /// Takes the pages to prefetch that a queued request named.
-    pub(super) fn kept_hopes(&mut self, page: Page, asker: NodeId) -> Vec<Run> {
-        self.ahead.waiting.remove(&(page, asker)).unwrap_or_default()
+    pub(super) fn kept_prefetches(&mut self, page: Page, requester: NodeId) -> Vec<Run> {
+        self.prefetches.waiting.remove(&(page, requester)).unwrap_or_default()
     }
 
     /// Discards the prefetches of a lost node.
-    pub(super) fn forget_hopes_of(&mut self, node: NodeId) {
-        self.ahead.waiting.retain(|(_, asker), _| *asker != node);
+    pub(super) fn forget_prefetches_of(&mut self, node: NodeId) {
+        self.prefetches.waiting.retain(|(_, requester), _| *requester != node);
     }
 
     /// Returns true if all of these pages were requested along with `asked`.
-    pub(super) fn hopes_for(&self, asked: Page, rides: &[Run]) -> bool {
-        let hopes = self.ahead.hopes.get(&asked).map_or(&[][..], Vec::as_slice);
-        let hoped = |page| hopes.iter().any(|hope| hope.page == page);
-        rides.iter().flat_map(Run::range).all(hoped)
+    pub(super) fn are_requested_with(&self, asked: Page, rides: &[Run]) -> bool {
+        let prefetches = self.prefetches.requested.get(&asked).map_or(&[][..], Vec::as_slice);
+        let is_prefetch = |page| prefetches.iter().any(|prefetch| prefetch.page == page);
+        rides.iter().flat_map(Run::range).all(is_prefetch)
     }
 
     /// Handles the prefetched pages of a grant. `before` is the number of pages before them in the
     /// message.
-    pub(super) fn came_along(
+    pub(super) fn prefetches_arrive(
         &mut self,
         asked: Page,
         from: NodeId,
@@ -328,18 +257,18 @@ impl Node {
         before: usize,
         actions: &mut Vec<Action>,
     ) {
-        let Some(hopes) = self.ahead.hopes.remove(&asked) else { return };
+        let Some(prefetches) = self.prefetches.requested.remove(&asked) else { return };
         let place = |page| rides.iter().flat_map(Run::range).position(|came| came == page);
         let came: Vec<Ride> =
-            hopes.iter().copied().filter(|ride| place(ride.page).is_some()).collect();
+            prefetches.iter().copied().filter(|ride| place(ride.page).is_some()).collect();
         let mark = came.last().map(|ride| ride.page);
-        for ride in hopes {
+        for ride in prefetches {
             let entry = self.pages.of(ride.page);
             let is_wanted = std::mem::take(&mut entry.is_wanted);
             let Some(place) = place(ride.page) else {
                 // The page may be sent next time.
-                self.ahead.forecast.changed(from, ride.page..ride.page + 1, false, true);
-                self.happens(ride.page, Happens::Stay, None, actions);
+                self.prefetches.forecast.changed(from, ride.page..ride.page + 1, false, true);
+                self.apply(ride.page, PageEvent::NotSent, None, actions);
                 if !is_wanted {
                     actions.pop_if(|last| *last == Action::Wake(ride.page));
                 }
@@ -347,20 +276,20 @@ impl Node {
             };
             entry.owner = if write { self.options.me } else { from };
             let is_mark = mark == Some(ride.page) && !is_wanted;
-            let on = match (write && entry.state == State::HopingToRead, is_mark) {
-                (false, false) => Happens::Ride,
-                (false, true) => Happens::Mark,
-                (true, false) => Happens::RideOwn,
-                (true, true) => Happens::MarkOwn,
+            let on = match (write && entry.state == State::PrefetchingRead, is_mark) {
+                (false, false) => PageEvent::Ride,
+                (false, true) => PageEvent::Mark,
+                (true, false) => PageEvent::RideOwn,
+                (true, true) => PageEvent::MarkOwn,
             };
             self.counts.rides[ride.by as usize].sent += 1;
-            self.happens(ride.page, on, Some(Detail::Place(before + place)), actions);
+            self.apply(ride.page, on, Some(Detail::Index(before + place)), actions);
             if !is_wanted {
                 // No task was resumed at this page.
                 self.pages.of(ride.page).fresh = Fresh::No;
             }
             if is_mark {
-                self.ahead.unused.insert(ride.page, came.clone());
+                self.prefetches.unused.insert(ride.page, came.clone());
             } else if mark == Some(ride.page) {
                 self.learn(came.clone(), Fate::Used);
             }
@@ -368,8 +297,8 @@ impl Node {
     }
 
     /// Records the fate of the pages that arrived with a mark.
-    pub(super) fn mark_is(&mut self, page: Page, fate: Fate) {
-        if let Some(came) = self.ahead.unused.remove(&page) {
+    pub(super) fn end_mark(&mut self, page: Page, fate: Fate) {
+        if let Some(came) = self.prefetches.unused.remove(&page) {
             self.learn(came, fate);
         }
     }
@@ -378,64 +307,69 @@ impl Node {
         for ride in came {
             let counts = &mut self.counts.rides[ride.by as usize];
             *(if fate == Fate::Used { &mut counts.used } else { &mut counts.wasted }) += 1;
-            self.ahead.forecast.learn(self.options.me, Ride { fate, ..ride });
+            self.prefetches.forecast.learn(self.options.me, Ride { fate, ..ride });
         }
     }
 
     /// Records that the copy of a page is gone, because another node writes it.
-    pub(super) fn is_out_of_date(&mut self, page: Page, writer: NodeId) {
-        self.ahead.forecast.changed(writer, page..page + 1, false, true);
+    pub(super) fn learn_invalidation(&mut self, page: Page, writer: NodeId) {
+        self.prefetches.forecast.changed(writer, page..page + 1, false, true);
     }
 
     /// Selects at most `room` of the named pages for a grant, and changes their state.
-    pub(super) fn lend(
+    pub(super) fn send_prefetches(
         &mut self,
-        asker: NodeId,
+        requester: NodeId,
         asked: Page,
         write: bool,
-        hopes: &[Run],
+        prefetches: &[Run],
         room: usize,
         actions: &mut Vec<Action>,
     ) -> Vec<Page> {
-        let on = if write { Happens::LendWrite } else { Happens::LendRead };
-        let mut lent = Vec::new();
-        for page in hopes.iter().flat_map(Run::range) {
-            if lent.len() == room.min(WHOLE_MAX) {
+        let on = if write { PageEvent::SendWrite } else { PageEvent::SendRead };
+        let mut sent = Vec::new();
+        for page in prefetches.iter().flat_map(Run::range) {
+            if sent.len() == room.min(WHOLE_MAX) {
                 break;
             }
             // Unused pages are better requested directly, because the request gets ownership.
             let is_new = self.pages.get(page).is_some_and(|entry| entry.is_new);
-            if page == asked || is_new && !write || !self.can_lend(asker, page, write) {
+            if page == asked || is_new && !write || !self.can_send(requester, page, write) {
                 continue;
             }
-            self.happens(page, on, None, actions);
+            self.apply(page, on, None, actions);
             let entry = self.pages.of(page);
             if write {
-                entry.owner = asker;
+                entry.owner = requester;
                 entry.copies = Default::default();
             } else {
-                entry.copies.insert(asker);
+                entry.copies.insert(requester);
             }
-            lent.push(page);
+            sent.push(page);
         }
-        lent
+        sent
     }
 
     /// Selects the named pages that no task has used, for the grant of another unused page.
-    pub(super) fn lend_new(&mut self, asker: NodeId, asked: Page, hopes: &[Run]) -> Vec<Page> {
+    pub(super) fn send_new(
+        &mut self,
+        requester: NodeId,
+        asked: Page,
+        prefetches: &[Run],
+    ) -> Vec<Page> {
         let room = self.options.pages_max as usize - 1;
         let is_new =
             |page: &Page| *page != asked && self.pages.get(*page).is_some_and(|entry| entry.is_new);
-        let pages = hopes.iter().flat_map(Run::range).filter(is_new);
-        let lent: Vec<Page> = pages.take(room).collect();
-        for &page in &lent {
-            self.happens(page, Happens::LendNew, None, &mut Vec::new());
-            self.pages.of(page).owner = asker;
+        let pages = prefetches.iter().flat_map(Run::range).filter(is_new);
+        let sent: Vec<Page> = pages.take(room).collect();
+        for &page in &sent {
+            self.apply(page, PageEvent::SendNew, None, &mut Vec::new());
+            self.pages.of(page).owner = requester;
         }
-        lent
+        sent
     }
 
-    fn can_lend(&self, asker: NodeId, page: Page, write: bool) -> bool {
+    fn can_send(&self, requester: NodeId, page: Page, write: bool) -> bool {
         let Some(entry) = self.pages.get(page) else { return false };
         let until = entry.since.saturating_add(self.options.rest);
         let rests = entry.since == 0 || self.now >= until;
@@ -445,32 +379,6 @@ impl Node {
             && (stays || rests && is_used)
             && entry.readers.is_empty()
             && entry.next.is_none()
-            && (!write || entry.copies.without(Nodes::one(asker)).is_empty())
-    }
-}
-
-/// Returns pages in any order as ascending runs.
-pub(super) fn runs(pages: impl Iterator<Item = Page>) -> Vec<Run> {
-    let mut pages: Vec<Page> = pages.collect();
-    pages.sort_unstable();
-    run::of(pages.into_iter().map(|page| (page, NOBODY)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_announced_entries_exist_until_they_are_withdrawn() {
-        let mut told = Told::default();
-        [3..4, 63..65, 200..201, 65..66, 64..66].into_iter().for_each(|pages| told.add(pages));
-        let has = |told: &Told| (0..300).filter(|&page| told.has(page)).collect::<Vec<_>>();
-        assert_eq!(has(&told), [3, 63, 64, 65, 200]);
-        told.remove(10..65);
-        assert_eq!(has(&told), [3, 65, 200]);
-        told.remove(65..201);
-        assert_eq!(has(&told), [3]);
-        told.remove(0..64);
-        assert_eq!(told, Told::default());
+            && (!write || entry.copies.without(Nodes::one(requester)).is_empty())
     }
 }

@@ -1,13 +1,8 @@
-//! Copies of other nodes' pages on this node. Their number is limited, and the oldest are evicted
-//! first. The owner is not notified: a node without a copy acknowledges an invalidation too.
+//! Copies of other nodes' pages on this node, in the order of their arrival.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use super::event::Action;
-use super::node::Node;
-use super::page::{Happens, State};
-use super::table::Fresh;
 use crate::message::Page;
 
 /// The copies in the order of their arrival.
@@ -23,6 +18,11 @@ impl Copies {
     /// Returns the number of copies.
     pub fn count(&self) -> u64 {
         self.pages.len() as u64
+    }
+
+    /// Returns the oldest copy whose sequence number is at least `first`, with that number.
+    pub fn next(&self, first: u64) -> Option<(u64, Page)> {
+        self.pages.range(first..).next().map(|(&number, &page)| (number, page))
     }
 
     /// Records that a page has become a copy, or is no longer one.
@@ -54,40 +54,5 @@ impl Hash for Copies {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.pages.len().hash(state);
         self.pages.values().for_each(|page| page.hash(state));
-    }
-}
-
-impl Node {
-    /// Evicts copies above the limit. Copies that tasks have not used yet, or are about to write,
-    /// stay.
-    pub(super) fn drop_copies(&mut self, actions: &mut Vec<Action>) {
-        self.drop_to(self.options.copies_max, false, actions);
-    }
-
-    /// Evicts the oldest copies until `copies` are left. For a driver that is short of memory. It
-    /// should keep as many as tasks need at once. A page at which tasks were resumed long ago
-    /// counts as used.
-    pub fn shrink(&mut self, copies: u64, now: u64, actions: &mut Vec<Action>) {
-        self.now = now;
-        self.drop_to(copies, true, actions);
-    }
-
-    fn drop_to(&mut self, copies: u64, by_time: bool, actions: &mut Vec<Action>) {
-        let mut over = self.copies.count().saturating_sub(copies);
-        let mut after = 0;
-        while over > 0 {
-            let Some((&order, &page)) = self.copies.pages.range(after..).next() else { return };
-            after = order + 1;
-            let entry = self.pages.of(page);
-            let (state, fresh, since) = (entry.state, entry.fresh, entry.since);
-            // The driver reports the use of a page only if another node waits for it.
-            let is_used = by_time && self.now > since.saturating_add(self.options.rest);
-            let may_go = fresh == Fresh::No || fresh == Fresh::Yes && is_used;
-            if matches!(state, State::ReadOnly | State::Ahead) && may_go {
-                self.counts.dropped += 1;
-                self.happens(page, Happens::Drop, None, actions);
-                over -= 1;
-            }
-        }
     }
 }

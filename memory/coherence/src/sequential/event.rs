@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{Body, Content, Header, Op};
+use super::message::{Body, Content, Header};
 use crate::message::{NodeId, Page};
+use crate::refusal::Refused;
 use crate::ride::Policy;
 use crate::run::Run;
 
@@ -84,22 +85,9 @@ pub enum Action {
 /// The value of [`Options::migratory`] that drivers use.
 pub const MIGRATORY_MAX: u8 = 16;
 
-/// A refused message: it violates the protocol. The node's state does not change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Refused {
-    /// The sender.
-    pub from: NodeId,
-    /// The operation.
-    pub op: Op,
-    /// The violation.
-    pub why: &'static str,
-}
-
-impl Refused {
-    /// Refuses the message with this header.
-    pub(super) fn of(header: &Header, why: &'static str) -> Self {
-        Self { from: header.from, op: header.op, why }
-    }
+/// Refuses the message with this header.
+pub(super) fn refusal(header: &Header, why: &'static str) -> Refused {
+    Refused::new(header.from, header.op.name(), why).with("page", header.page)
 }
 
 /// Options that all nodes must agree on, and the identity of this node.

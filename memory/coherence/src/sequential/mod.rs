@@ -20,9 +20,10 @@
 //! its invalidation.
 //!
 //! [`page`] has the states of a page, [`message`] the messages. A driver uses [`node`], with the
-//! events and actions of [`event`] and the messages of [`frame`]. `ahead` selects the pages that
-//! are prefetched along with others. `migratory` detects pages whose ownership should move on a
-//! read.
+//! events and actions of [`event`] and the messages of [`frame`]. `step` handles events, and
+//! `pages` applies the rules of pages. `ahead` selects the pages that are prefetched along with
+//! others. `evict` limits the number of copies. `migratory` detects pages whose ownership should
+//! move on a read.
 //!
 //! # What a driver must guarantee, besides the rules of the [crate]
 //! - **Actions are carried out in order, each before the next.** The bytes of a page are read when
@@ -58,14 +59,18 @@
 mod ahead;
 mod copies;
 pub mod event;
+mod evict;
 pub mod frame;
 pub mod message;
 mod migratory;
 pub mod node;
 pub mod nodes;
 pub mod page;
+mod pages;
+mod prefetches;
 pub mod statistics;
+mod step;
 mod table;
 
-pub use event::{Action, Event, MIGRATORY_MAX, Options, Refused};
+pub use event::{Action, Event, MIGRATORY_MAX, Options};
 pub use node::Node;

@@ -1,13 +1,14 @@
 //! The states of a page on one node: the transition for each event, and its actions.
 //!
-//! [`RULES`] is the complete transition table, as data. [`Node`](super::Node) looks transitions up
-//! in it, and the diagram in the documentation is generated from it. An event without a rule cannot
-//! happen.
+//! [`TABLE`] is the complete [transition table](crate::transition). [`Node`](super::Node) looks
+//! transitions up in it.
 //!
 //! `None`, `ReadOnly`, `ReadOwner` and `ReadWrite` are the paper's states. A node is the page's
-//! owner (the paper's page manager) in `ReadOwner`, `ReadWrite`, `Gathering` and `AheadOwner`.
+//! owner (the paper's page manager) in `ReadOwner`, `ReadWrite`, `Gathering` and `PrefetchedOwner`.
 
 use serde::{Deserialize, Serialize};
+
+use crate::transition;
 
 /// The state of a page on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,18 +30,18 @@ pub enum State {
     /// The owner; some nodes have not acknowledged the invalidation of their copies.
     Gathering,
     /// No copy; requested as a prefetch along with a page that is requested for reading.
-    HopingToRead,
+    PrefetchingRead,
     /// No copy; requested as a prefetch along with a page that is requested for writing.
-    HopingToWrite,
+    PrefetchingWrite,
     /// A prefetched copy that no task has used yet.
-    Ahead,
+    Prefetched,
     /// The owner of a prefetched page that no task has used yet. No other node has a copy.
-    AheadOwner,
+    PrefetchedOwner,
 }
 
 /// An event that concerns a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Happens {
+pub enum PageEvent {
     /// A task faulted on a read.
     Read,
     /// A task faulted on a write.
@@ -48,9 +49,9 @@ pub enum Happens {
     /// A task faulted on a write, and no other node has a copy.
     Claim,
     /// The page is requested as a prefetch along with a page that is requested for reading.
-    HopeToRead,
+    PrefetchRead,
     /// The page is requested as a prefetch along with a page that is requested for writing.
-    HopeToWrite,
+    PrefetchWrite,
     /// The requested copy arrived.
     Copy,
     /// The requested ownership arrived; other nodes still have copies.
@@ -69,7 +70,7 @@ pub enum Happens {
     /// As `RideOwn`, and its first use is to be observed.
     MarkOwn,
     /// The prefetched page was not sent.
-    Stay,
+    NotSent,
     /// Another node requests read access.
     AskRead,
     /// Another node requests write access.
@@ -77,11 +78,11 @@ pub enum Happens {
     /// Another node requests any access to a page that no task has used.
     AskNew,
     /// A copy is sent as a prefetch.
-    LendRead,
+    SendRead,
     /// The page and its ownership are sent as a prefetch.
-    LendWrite,
+    SendWrite,
     /// A page that no task has used is sent as a prefetch, with its ownership.
-    LendNew,
+    SendNew,
     /// An invalidation: another node will write the page.
     Invalidate,
     /// The copy is evicted.
@@ -90,7 +91,7 @@ pub enum Happens {
 
 /// An action of a rule. A rule's actions are carried out in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Do {
+pub enum PageAction {
     /// Send a request to the last known owner.
     Ask,
     /// Fill the page with the bytes that arrived.
@@ -121,136 +122,127 @@ pub enum Do {
     Queue,
 }
 
-/// A transition: event `on` in `state` leads to `next` and causes `actions`.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
-    /// The state before.
-    pub state: State,
-    /// The event.
-    pub on: Happens,
-    /// The state after.
-    pub next: State,
-    /// The actions.
-    pub actions: &'static [Do],
-}
+/// A transition of a page.
+pub type Rule = transition::Rule<State, PageEvent, PageAction>;
 
-const fn rule(state: State, on: Happens, next: State, actions: &'static [Do]) -> Rule {
-    Rule { state, on, next, actions }
+const fn rule(state: State, event: PageEvent, next: State, actions: &'static [PageAction]) -> Rule {
+    Rule { state, event, next, actions, cell: (state as usize, event as usize) }
 }
 
 /// All transitions.
-pub const RULES: &[Rule] = {
-    use Happens as H;
+const RULES: &[Rule] = {
+    use PageAction as A;
+    use PageEvent as E;
     use State as S;
     &[
-        rule(S::None, H::Read, S::Reading, &[Do::Ask]),
-        rule(S::None, H::Write, S::Writing, &[Do::Ask]),
-        rule(S::None, H::HopeToRead, S::HopingToRead, &[]),
-        rule(S::None, H::HopeToWrite, S::HopingToWrite, &[]),
-        rule(S::None, H::AskRead, S::None, &[Do::Forward]),
-        rule(S::None, H::AskWrite, S::None, &[Do::Forward]),
+        rule(S::None, E::Read, S::Reading, &[A::Ask]),
+        rule(S::None, E::Write, S::Writing, &[A::Ask]),
+        rule(S::None, E::PrefetchRead, S::PrefetchingRead, &[]),
+        rule(S::None, E::PrefetchWrite, S::PrefetchingWrite, &[]),
+        rule(S::None, E::AskRead, S::None, &[A::Forward]),
+        rule(S::None, E::AskWrite, S::None, &[A::Forward]),
         // The copy was evicted here, and the owner does not know it.
-        rule(S::None, H::Invalidate, S::None, &[Do::Acknowledge]),
+        rule(S::None, E::Invalidate, S::None, &[A::Acknowledge]),
         //
-        rule(S::ReadOnly, H::Read, S::ReadOnly, &[Do::MapRead]),
-        rule(S::ReadOnly, H::Write, S::Upgrading, &[Do::Ask]),
-        rule(S::ReadOnly, H::AskRead, S::ReadOnly, &[Do::Forward]),
-        rule(S::ReadOnly, H::AskWrite, S::ReadOnly, &[Do::Forward]),
-        rule(S::ReadOnly, H::Invalidate, S::None, &[Do::Unmap, Do::Acknowledge]),
-        rule(S::ReadOnly, H::Drop, S::None, &[Do::Unmap]),
+        rule(S::ReadOnly, E::Read, S::ReadOnly, &[A::MapRead]),
+        rule(S::ReadOnly, E::Write, S::Upgrading, &[A::Ask]),
+        rule(S::ReadOnly, E::AskRead, S::ReadOnly, &[A::Forward]),
+        rule(S::ReadOnly, E::AskWrite, S::ReadOnly, &[A::Forward]),
+        rule(S::ReadOnly, E::Invalidate, S::None, &[A::Unmap, A::Acknowledge]),
+        rule(S::ReadOnly, E::Drop, S::None, &[A::Unmap]),
         //
-        rule(S::ReadOwner, H::Read, S::ReadOwner, &[Do::MapRead]),
-        rule(S::ReadOwner, H::Write, S::Gathering, &[Do::Invalidate]),
-        rule(S::ReadOwner, H::Claim, S::ReadWrite, &[Do::MapWrite]),
-        rule(S::ReadOwner, H::AskRead, S::ReadOwner, &[Do::GrantRead]),
-        rule(S::ReadOwner, H::AskWrite, S::None, &[Do::GrantWrite, Do::Unmap]),
-        rule(S::ReadOwner, H::LendRead, S::ReadOwner, &[]),
-        rule(S::ReadOwner, H::LendWrite, S::None, &[]),
+        rule(S::ReadOwner, E::Read, S::ReadOwner, &[A::MapRead]),
+        rule(S::ReadOwner, E::Write, S::Gathering, &[A::Invalidate]),
+        rule(S::ReadOwner, E::Claim, S::ReadWrite, &[A::MapWrite]),
+        rule(S::ReadOwner, E::AskRead, S::ReadOwner, &[A::GrantRead]),
+        rule(S::ReadOwner, E::AskWrite, S::None, &[A::GrantWrite, A::Unmap]),
+        rule(S::ReadOwner, E::SendRead, S::ReadOwner, &[]),
+        rule(S::ReadOwner, E::SendWrite, S::None, &[]),
         //
-        rule(S::ReadWrite, H::Read, S::ReadWrite, &[Do::MapWrite]),
-        rule(S::ReadWrite, H::Write, S::ReadWrite, &[Do::MapWrite]),
-        rule(S::ReadWrite, H::AskRead, S::ReadOwner, &[Do::Protect, Do::GrantRead]),
-        rule(S::ReadWrite, H::AskWrite, S::None, &[Do::Protect, Do::GrantWrite, Do::Unmap]),
-        rule(S::ReadWrite, H::AskNew, S::None, &[Do::GrantNew]),
-        rule(S::ReadWrite, H::LendRead, S::ReadOwner, &[Do::Protect]),
-        rule(S::ReadWrite, H::LendWrite, S::None, &[Do::Protect]),
-        rule(S::ReadWrite, H::LendNew, S::None, &[]),
+        rule(S::ReadWrite, E::Read, S::ReadWrite, &[A::MapWrite]),
+        rule(S::ReadWrite, E::Write, S::ReadWrite, &[A::MapWrite]),
+        rule(S::ReadWrite, E::AskRead, S::ReadOwner, &[A::Protect, A::GrantRead]),
+        rule(S::ReadWrite, E::AskWrite, S::None, &[A::Protect, A::GrantWrite, A::Unmap]),
+        rule(S::ReadWrite, E::AskNew, S::None, &[A::GrantNew]),
+        rule(S::ReadWrite, E::SendRead, S::ReadOwner, &[A::Protect]),
+        rule(S::ReadWrite, E::SendWrite, S::None, &[A::Protect]),
+        rule(S::ReadWrite, E::SendNew, S::None, &[]),
         //
-        rule(S::Reading, H::Read, S::Reading, &[]),
-        rule(S::Reading, H::Write, S::Reading, &[]),
-        rule(S::Reading, H::Copy, S::ReadOnly, &[Do::Fill, Do::MapRead]),
-        rule(S::Reading, H::OwnAlone, S::ReadWrite, &[Do::Fill, Do::MapWrite]),
-        rule(S::Reading, H::AskRead, S::Reading, &[Do::Forward]),
-        rule(S::Reading, H::AskWrite, S::Reading, &[Do::Forward]),
-        rule(S::Reading, H::Invalidate, S::Reading, &[Do::Acknowledge]),
+        rule(S::Reading, E::Read, S::Reading, &[]),
+        rule(S::Reading, E::Write, S::Reading, &[]),
+        rule(S::Reading, E::Copy, S::ReadOnly, &[A::Fill, A::MapRead]),
+        rule(S::Reading, E::OwnAlone, S::ReadWrite, &[A::Fill, A::MapWrite]),
+        rule(S::Reading, E::AskRead, S::Reading, &[A::Forward]),
+        rule(S::Reading, E::AskWrite, S::Reading, &[A::Forward]),
+        rule(S::Reading, E::Invalidate, S::Reading, &[A::Acknowledge]),
         //
-        rule(S::Writing, H::Read, S::Writing, &[]),
-        rule(S::Writing, H::Write, S::Writing, &[]),
-        rule(S::Writing, H::Own, S::Gathering, &[Do::Fill]),
-        rule(S::Writing, H::OwnAlone, S::ReadWrite, &[Do::Fill, Do::MapWrite]),
-        rule(S::Writing, H::AskRead, S::Writing, &[Do::Queue]),
-        rule(S::Writing, H::AskWrite, S::Writing, &[Do::Queue]),
-        rule(S::Writing, H::Invalidate, S::Writing, &[Do::Acknowledge]),
+        rule(S::Writing, E::Read, S::Writing, &[]),
+        rule(S::Writing, E::Write, S::Writing, &[]),
+        rule(S::Writing, E::Own, S::Gathering, &[A::Fill]),
+        rule(S::Writing, E::OwnAlone, S::ReadWrite, &[A::Fill, A::MapWrite]),
+        rule(S::Writing, E::AskRead, S::Writing, &[A::Queue]),
+        rule(S::Writing, E::AskWrite, S::Writing, &[A::Queue]),
+        rule(S::Writing, E::Invalidate, S::Writing, &[A::Acknowledge]),
         //
-        rule(S::Upgrading, H::Read, S::Upgrading, &[Do::MapRead]),
-        rule(S::Upgrading, H::Write, S::Upgrading, &[]),
-        rule(S::Upgrading, H::Own, S::Gathering, &[]),
-        rule(S::Upgrading, H::OwnAlone, S::ReadWrite, &[Do::MapWrite]),
-        rule(S::Upgrading, H::AskRead, S::Upgrading, &[Do::Queue]),
-        rule(S::Upgrading, H::AskWrite, S::Upgrading, &[Do::Queue]),
-        rule(S::Upgrading, H::Invalidate, S::Writing, &[Do::Unmap, Do::Acknowledge]),
+        rule(S::Upgrading, E::Read, S::Upgrading, &[A::MapRead]),
+        rule(S::Upgrading, E::Write, S::Upgrading, &[]),
+        rule(S::Upgrading, E::Own, S::Gathering, &[]),
+        rule(S::Upgrading, E::OwnAlone, S::ReadWrite, &[A::MapWrite]),
+        rule(S::Upgrading, E::AskRead, S::Upgrading, &[A::Queue]),
+        rule(S::Upgrading, E::AskWrite, S::Upgrading, &[A::Queue]),
+        rule(S::Upgrading, E::Invalidate, S::Writing, &[A::Unmap, A::Acknowledge]),
         // Remaining copies of other nodes equal this one, and no node can write.
-        rule(S::Gathering, H::Read, S::Gathering, &[Do::MapRead]),
-        rule(S::Gathering, H::Write, S::Gathering, &[]),
-        rule(S::Gathering, H::Gathered, S::ReadWrite, &[Do::MapWrite]),
-        rule(S::Gathering, H::AskRead, S::Gathering, &[Do::Queue]),
-        rule(S::Gathering, H::AskWrite, S::Gathering, &[Do::Queue]),
+        rule(S::Gathering, E::Read, S::Gathering, &[A::MapRead]),
+        rule(S::Gathering, E::Write, S::Gathering, &[]),
+        rule(S::Gathering, E::Gathered, S::ReadWrite, &[A::MapWrite]),
+        rule(S::Gathering, E::AskRead, S::Gathering, &[A::Queue]),
+        rule(S::Gathering, E::AskWrite, S::Gathering, &[A::Queue]),
         //
-        rule(S::HopingToRead, H::Read, S::HopingToRead, &[]),
-        rule(S::HopingToRead, H::Write, S::HopingToRead, &[]),
-        rule(S::HopingToRead, H::Ride, S::ReadOnly, &[Do::Fill, Do::MapRead]),
-        rule(S::HopingToRead, H::Mark, S::Ahead, &[Do::Fill]),
-        rule(S::HopingToRead, H::RideOwn, S::ReadWrite, &[Do::Fill, Do::MapWrite]),
-        rule(S::HopingToRead, H::MarkOwn, S::AheadOwner, &[Do::Fill]),
-        rule(S::HopingToRead, H::Stay, S::None, &[Do::Wake]),
-        rule(S::HopingToRead, H::AskRead, S::HopingToRead, &[Do::Forward]),
-        rule(S::HopingToRead, H::AskWrite, S::HopingToRead, &[Do::Forward]),
-        rule(S::HopingToRead, H::Invalidate, S::HopingToRead, &[Do::Acknowledge]),
+        rule(S::PrefetchingRead, E::Read, S::PrefetchingRead, &[]),
+        rule(S::PrefetchingRead, E::Write, S::PrefetchingRead, &[]),
+        rule(S::PrefetchingRead, E::Ride, S::ReadOnly, &[A::Fill, A::MapRead]),
+        rule(S::PrefetchingRead, E::Mark, S::Prefetched, &[A::Fill]),
+        rule(S::PrefetchingRead, E::RideOwn, S::ReadWrite, &[A::Fill, A::MapWrite]),
+        rule(S::PrefetchingRead, E::MarkOwn, S::PrefetchedOwner, &[A::Fill]),
+        rule(S::PrefetchingRead, E::NotSent, S::None, &[A::Wake]),
+        rule(S::PrefetchingRead, E::AskRead, S::PrefetchingRead, &[A::Forward]),
+        rule(S::PrefetchingRead, E::AskWrite, S::PrefetchingRead, &[A::Forward]),
+        rule(S::PrefetchingRead, E::Invalidate, S::PrefetchingRead, &[A::Acknowledge]),
         //
-        rule(S::HopingToWrite, H::Read, S::HopingToWrite, &[]),
-        rule(S::HopingToWrite, H::Write, S::HopingToWrite, &[]),
-        rule(S::HopingToWrite, H::Ride, S::ReadWrite, &[Do::Fill, Do::MapWrite]),
-        rule(S::HopingToWrite, H::Mark, S::AheadOwner, &[Do::Fill]),
-        rule(S::HopingToWrite, H::Stay, S::None, &[Do::Wake]),
-        rule(S::HopingToWrite, H::AskRead, S::HopingToWrite, &[Do::Forward]),
-        rule(S::HopingToWrite, H::AskWrite, S::HopingToWrite, &[Do::Forward]),
-        rule(S::HopingToWrite, H::Invalidate, S::HopingToWrite, &[Do::Acknowledge]),
+        rule(S::PrefetchingWrite, E::Read, S::PrefetchingWrite, &[]),
+        rule(S::PrefetchingWrite, E::Write, S::PrefetchingWrite, &[]),
+        rule(S::PrefetchingWrite, E::Ride, S::ReadWrite, &[A::Fill, A::MapWrite]),
+        rule(S::PrefetchingWrite, E::Mark, S::PrefetchedOwner, &[A::Fill]),
+        rule(S::PrefetchingWrite, E::NotSent, S::None, &[A::Wake]),
+        rule(S::PrefetchingWrite, E::AskRead, S::PrefetchingWrite, &[A::Forward]),
+        rule(S::PrefetchingWrite, E::AskWrite, S::PrefetchingWrite, &[A::Forward]),
+        rule(S::PrefetchingWrite, E::Invalidate, S::PrefetchingWrite, &[A::Acknowledge]),
         //
-        rule(S::Ahead, H::Read, S::ReadOnly, &[Do::MapRead]),
-        rule(S::Ahead, H::Write, S::Upgrading, &[Do::Ask]),
-        rule(S::Ahead, H::AskRead, S::Ahead, &[Do::Forward]),
-        rule(S::Ahead, H::AskWrite, S::Ahead, &[Do::Forward]),
-        rule(S::Ahead, H::Invalidate, S::None, &[Do::Unmap, Do::Acknowledge]),
-        rule(S::Ahead, H::Drop, S::None, &[Do::Unmap]),
+        rule(S::Prefetched, E::Read, S::ReadOnly, &[A::MapRead]),
+        rule(S::Prefetched, E::Write, S::Upgrading, &[A::Ask]),
+        rule(S::Prefetched, E::AskRead, S::Prefetched, &[A::Forward]),
+        rule(S::Prefetched, E::AskWrite, S::Prefetched, &[A::Forward]),
+        rule(S::Prefetched, E::Invalidate, S::None, &[A::Unmap, A::Acknowledge]),
+        rule(S::Prefetched, E::Drop, S::None, &[A::Unmap]),
         //
-        rule(S::AheadOwner, H::Read, S::ReadWrite, &[Do::MapWrite]),
-        rule(S::AheadOwner, H::Write, S::ReadWrite, &[Do::MapWrite]),
-        rule(S::AheadOwner, H::AskRead, S::ReadOwner, &[Do::GrantRead]),
-        rule(S::AheadOwner, H::AskWrite, S::None, &[Do::GrantWrite, Do::Unmap]),
-        rule(S::AheadOwner, H::LendRead, S::ReadOwner, &[]),
-        rule(S::AheadOwner, H::LendWrite, S::None, &[]),
+        rule(S::PrefetchedOwner, E::Read, S::ReadWrite, &[A::MapWrite]),
+        rule(S::PrefetchedOwner, E::Write, S::ReadWrite, &[A::MapWrite]),
+        rule(S::PrefetchedOwner, E::AskRead, S::ReadOwner, &[A::GrantRead]),
+        rule(S::PrefetchedOwner, E::AskWrite, S::None, &[A::GrantWrite, A::Unmap]),
+        rule(S::PrefetchedOwner, E::SendRead, S::ReadOwner, &[]),
+        rule(S::PrefetchedOwner, E::SendWrite, S::None, &[]),
     ]
 };
 
 impl State {
     /// Returns true if this node owns the page and can grant requests at once.
     pub fn owns(self) -> bool {
-        matches!(self, State::ReadOwner | State::ReadWrite | State::AheadOwner)
+        matches!(self, State::ReadOwner | State::ReadWrite | State::PrefetchedOwner)
     }
 
     /// Returns true if this node has a copy of a page that another node owns.
     pub fn is_copy(self) -> bool {
-        matches!(self, State::ReadOnly | State::Upgrading | State::Ahead)
+        matches!(self, State::ReadOnly | State::Upgrading | State::Prefetched)
     }
 
     /// Returns true if the bytes here are the current contents of the page.
@@ -260,52 +252,37 @@ impl State {
 
     /// Returns true if a request or prefetch of the page is in flight.
     pub fn waits(self) -> bool {
-        use State::{HopingToRead, HopingToWrite, Reading, Upgrading, Writing};
-        matches!(self, Reading | Writing | Upgrading | HopingToRead | HopingToWrite)
+        use State::{PrefetchingRead, PrefetchingWrite, Reading, Upgrading, Writing};
+        matches!(self, Reading | Writing | Upgrading | PrefetchingRead | PrefetchingWrite)
     }
 }
 
 /// Number of states.
-pub const STATES: usize = State::AheadOwner as usize + 1;
+pub const STATES: usize = State::PrefetchedOwner as usize + 1;
 /// Number of events.
-pub const EVENTS: usize = Happens::Drop as usize + 1;
+pub const EVENTS: usize = PageEvent::Drop as usize + 1;
 
 /// The rules by state and event.
-static TABLE: [[Option<Rule>; EVENTS]; STATES] = {
-    let mut table = [[None; EVENTS]; STATES];
-    let mut at = 0;
-    while at < RULES.len() {
-        let rule = RULES[at];
-        let cell = &mut table[rule.state as usize][rule.on as usize];
-        assert!(cell.is_none(), "two rules for one state and event");
-        *cell = Some(rule);
-        at += 1;
-    }
-    table
-};
+pub static TABLE: transition::Table<State, PageEvent, PageAction, STATES, EVENTS> =
+    transition::Table::new(
+        RULES,
+        &[State::None, State::ReadWrite],
+        &[PageAction::Forward, PageAction::Queue],
+    );
 
-/// Returns the rule for an event in a state, or `None` if the event cannot happen.
-pub fn rule_of(state: State, on: Happens) -> Option<Rule> {
-    TABLE[state as usize][on as usize]
+impl State {
+    /// Returns the rule for an event in this state, or `None` if the event cannot happen.
+    pub fn rule(self, event: PageEvent) -> Option<&'static Rule> {
+        TABLE.rule(self as usize, event as usize)
+    }
 }
 
-/// Returns the rules as a Mermaid state diagram. It omits rules that do not change the state and
-/// have no action except `Forward` or `Queue`.
-pub fn diagram() -> String {
-    use std::fmt::Write;
-    let mut text = String::from("stateDiagram-v2\n    [*] --> None\n    [*] --> ReadWrite\n");
-    let stays = |rule: &&Rule| {
-        rule.next == rule.state
-            && rule.actions.iter().all(|action| matches!(action, Do::Forward | Do::Queue))
-    };
-    for rule in RULES.iter().filter(|rule| !stays(rule)) {
-        let actions: Vec<_> = rule.actions.iter().map(|action| format!("{action:?}")).collect();
-        let actions = match actions.is_empty() {
-            true => String::new(),
-            false => format!(" / {}", actions.join(", ")),
-        };
-        writeln!(text, "    {:?} --> {:?}: {:?}{actions}", rule.state, rule.next, rule.on)
-            .expect("into a string");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_is_reached_and_every_event_has_a_rule() {
+        assert_eq!(TABLE.unused(), (Vec::new(), Vec::new()));
     }
-    text
 }

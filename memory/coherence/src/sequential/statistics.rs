@@ -34,7 +34,8 @@ pub struct Statistics {
     pub reading: Wait,
     /// Times from a write request until the page had arrived and all other copies were gone.
     pub writing: Wait,
-    /// Number of times each rule of [`RULES`](super::page::RULES) was applied, by state and event.
+    /// Number of times each rule of the [table](super::page::TABLE) was applied, by state and
+    /// event.
     pub rules: [[u64; EVENTS]; STATES],
     /// Statistics of prefetched pages, by predictor ([`By`]).
     pub rides: [RideStatistics; By::ALL.len()],

@@ -1,31 +1,32 @@
-//! Nodes with memory, a network and tasks that follow a script: what the model checker and the
-//! random walks drive. Messages are the real bytes.
+//! Nodes with memory, a network, and tasks that run scripts. The model checker and the random walks
+//! drive them. Messages are the real bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use coherence::content::Content;
 use coherence::diff;
-use coherence::message::{Content, Header, NodeId, Page};
+use coherence::message::{Header, NodeId, Page};
 use coherence::scope::event::{Body, Kept};
-use coherence::scope::page::{EVENTS, Happens, RULES, STATES, State};
+use coherence::scope::page::{EVENTS, PageEvent, STATES, State, TABLE};
 use coherence::scope::{Action, Event, Node, Options};
-use coherence::story::{Do, Story};
+use coherence::story::{Operation, Story};
 
-/// How often each rule was followed, by state and event.
+/// Number of times each rule was applied, by state and event.
 static TAKEN: [[AtomicU64; EVENTS]; STATES] =
     [const { [const { AtomicU64::new(0) }; EVENTS] }; STATES];
 
-/// The rules that were never followed.
+/// Returns the rules that were never applied.
 #[allow(dead_code, reason = "not all tests ask")]
-pub fn never_followed() -> Vec<(State, Happens)> {
-    let cells = RULES.iter().map(|rule| (rule.state, rule.on));
-    let taken = |(state, on): &(State, Happens)| &TAKEN[*state as usize][*on as usize];
+pub fn never_followed() -> Vec<(State, PageEvent)> {
+    let cells = TABLE.rules().iter().map(|rule| (rule.state, rule.event));
+    let taken = |(state, on): &(State, PageEvent)| &TAKEN[*state as usize][*on as usize];
     cells.filter(|cell| taken(cell).load(Ordering::Relaxed) == 0).collect()
 }
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub const PAGE: usize = 4;
-/// What a page that was dropped holds.
+/// The contents of a dropped page.
 const NOTHING: u8 = 0xee;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +46,7 @@ struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Status {
     Runs,
-    /// Cannot go on with a page, and its node does not know yet.
+    /// Faulted on a page, and its node does not know yet.
     Faults(Page, Access),
     /// Waits for a page.
     Faulted(Page),
@@ -56,7 +57,7 @@ enum Status {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Task {
     at: usize,
-    /// What an [`Do::Add`] has read.
+    /// The value that a [`Operation::Add`] has read.
     read: Option<u8>,
     status: Status,
 }
@@ -70,24 +71,24 @@ struct Host {
     tasks: Vec<Task>,
 }
 
-/// What is on its way between two nodes, in order.
+/// The messages in flight between two nodes, in order.
 type Way = VecDeque<(Header, Vec<u8>)>;
 
-/// All of it.
+/// All nodes and the network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
     hosts: Vec<Host>,
     network: BTreeMap<(NodeId, NodeId), Way>,
-    /// What went wrong.
+    /// The first violation.
     pub wrong: Option<String>,
-    /// Other things happen between a fault and what the node does for it.
+    /// True if other steps may happen between a fault and its handling.
     pub slow_faults: bool,
 }
 
-/// What may happen next.
+/// A possible next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
-    /// A task goes on.
+    /// A task continues.
     Task(usize, usize),
     /// A node learns of a task's fault.
     Fault(usize, usize),
@@ -144,16 +145,16 @@ impl Machine {
         next
     }
 
-    /// All scripts are at their ends, and nothing is under way.
+    /// Returns true if all scripts have ended, and nothing is in flight.
     pub fn is_done(&self, story: &Story) -> bool {
-        let ended = |(host, scripts): (&Host, &Vec<Vec<Do>>)| {
+        let ended = |(host, scripts): (&Host, &Vec<Vec<Operation>>)| {
             let mut tasks = host.tasks.iter().zip(scripts);
             host.node.is_idle() && tasks.all(|(task, script)| task.at == script.len())
         };
         self.hosts.iter().zip(&story.nodes).all(ended)
     }
 
-    /// It happens, and these pages go along with all grants that come of it, if they may.
+    /// Performs a step. Its grants carry those of these pages that they may carry.
     pub fn go_with(&mut self, story: &Story, next: Next, rides: Vec<Page>) {
         let host = match next {
             Next::Task(host, _) | Next::Fault(host, _) => host,
@@ -169,24 +170,25 @@ impl Machine {
             Next::Task(host, task) => self.task(host, task, story.nodes[host][task].as_slice()),
             Next::Fault(host, task) => self.fault(host, task),
             Next::Deliver(from, to) => {
-                let messages = self.network.get_mut(&(from, to)).expect("there is one");
-                let (header, body) = messages.pop_front().expect("there is one");
+                let messages = self.network.get_mut(&(from, to)).expect("a message in flight");
+                let (header, body) = messages.pop_front().expect("a message in flight");
                 if messages.is_empty() {
                     self.network.remove(&(from, to));
                 }
-                let header = Header::parse(&header.bytes()).expect("ours");
-                let (content, rides) = Content::parse(&header, &body, PAGE).expect("ours");
+                let header = Header::parse(&header.bytes()).expect("a well-formed message");
+                let (content, rides) =
+                    Content::parse(&header, &body, PAGE).expect("a well-formed message");
                 self.step(to as usize, Event::Message(header, content, rides), &body);
             }
         }
     }
 
-    fn task(&mut self, host: usize, task: usize, script: &[Do]) {
+    fn task(&mut self, host: usize, task: usize, script: &[Operation]) {
         let state = &mut self.hosts[host].tasks[task];
         let number = task as u32;
         let next = script[state.at];
         let event = match next {
-            Do::Expect(page, at, value) => {
+            Operation::Expect(page, at, value) => {
                 if let Some(read) = self.access(host, task, page, Access::Read) {
                     if read[at] != value {
                         self.wrong = Some(format!(
@@ -198,14 +200,14 @@ impl Machine {
                 }
                 return;
             }
-            Do::Write(page, at, value) => {
+            Operation::Write(page, at, value) => {
                 if let Some(bytes) = self.access(host, task, page, Access::Write) {
                     bytes[at] = value;
                     self.hosts[host].tasks[task].at += 1;
                 }
                 return;
             }
-            Do::Add(page, at) => {
+            Operation::Add(page, at) => {
                 match state.read {
                     None => {
                         if let Some(read) = self.access(host, task, page, Access::Read) {
@@ -224,22 +226,22 @@ impl Machine {
                 }
                 return;
             }
-            Do::Unlock(lock) => Event::Release(number, lock),
-            Do::Set(lock) => Event::Set(number, lock),
-            Do::Reset(lock) => Event::Reset(number, lock),
-            Do::Lock(lock) => Event::Acquire(number, lock),
-            Do::Wait(lock) => Event::Wait(number, lock),
-            Do::Barrier => Event::Barrier(number),
-            Do::Meet => Event::Meet(number),
+            Operation::Unlock(lock) => Event::Release(number, lock),
+            Operation::Set(lock) => Event::Set(number, lock),
+            Operation::Reset(lock) => Event::Reset(number, lock),
+            Operation::Lock(lock) => Event::Acquire(number, lock),
+            Operation::Wait(lock) => Event::Wait(number, lock),
+            Operation::Barrier => Event::Barrier(number),
+            Operation::Meet => Event::Meet(number),
         };
         state.at += 1;
-        if !matches!(next, Do::Unlock(_) | Do::Set(_) | Do::Reset(_)) {
+        if !matches!(next, Operation::Unlock(_) | Operation::Set(_) | Operation::Reset(_)) {
             state.status = Status::Waits;
         }
         self.step(host, event, &[]);
     }
 
-    /// The page, if the task may do that with it; else it faults.
+    /// Returns the page if the task has this access; otherwise the task faults.
     fn access(
         &mut self,
         host: usize,
@@ -273,7 +275,7 @@ impl Machine {
         let happened = format!("{event:?}");
         let Host { node, frames, changes, kept: kept_here, tasks } = &mut self.hosts[host];
         if let Err(refused) = node.step(event, 0, &mut actions) {
-            self.wrong = Some(format!("node {host} refuses {happened}: {refused:?}"));
+            self.wrong = Some(format!("node {host} refuses {happened}: {refused}"));
         }
         for (taken, counts) in TAKEN.iter().zip(&node.statistics().rules) {
             for (taken, count) in taken.iter().zip(counts) {
@@ -295,14 +297,14 @@ impl Machine {
                 }
                 Action::Keep(kept) => {
                     let before = kept_here.insert(kept, body.to_vec());
-                    assert_eq!(before, None, "it is kept once");
+                    assert_eq!(before, None, "a second message for one barrier");
                 }
                 Action::FillKept(page, kept, place) => {
                     let bytes = &kept_here[&kept][place * PAGE..][..PAGE];
                     frames[page as usize].bytes.copy_from_slice(bytes);
                 }
                 Action::Forget(kept) => {
-                    kept_here.remove(&kept).expect("it was kept");
+                    kept_here.remove(&kept).expect("a kept message");
                 }
                 Action::Twin(page) => {
                     let frame = &mut frames[page as usize];
@@ -328,11 +330,11 @@ impl Machine {
                 Action::Wake(page) => go_on(page),
                 Action::Diff(page, to) => {
                     let frame = &mut frames[page as usize];
-                    let twin = frame.twin.take().expect("it has a twin");
+                    let twin = frame.twin.take().expect("a twin");
                     diff::append(changes.entry(to).or_default(), page, &twin, &frame.bytes);
                 }
                 Action::Change => {
-                    for (page, runs) in diff::pages(body, PAGE).expect("it was parsed") {
+                    for (page, runs) in diff::pages(body, PAGE).expect("parsed before") {
                         diff::apply(runs, &mut frames[page as usize].bytes);
                     }
                 }

@@ -1,64 +1,64 @@
-//! Nodes with memory, a network and tasks that read and write without any lock: what the model
-//! checker and the random walks of sequential consistency drive. Messages are the real bytes.
+//! Nodes with memory, a network, and tasks that read and write without locks. The model checker and
+//! the random walks of sequential consistency drive them. Messages are the real bytes.
 //!
-//! What must hold is more than sequential consistency asks, and easier to see: memory is one.
-//! Every read gives what was written last, in the order in which things happen; and while a node
-//! may write a page, no other may read it.
+//! The check is stricter than sequential consistency, and simpler: linearizability. Every read
+//! returns the last write in the order of steps. While a node may write a page, no other node may
+//! read it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use coherence::message::{NodeId, Page};
 use coherence::sequential::message::{Header, parse};
-use coherence::sequential::page::{EVENTS, Happens, RULES, STATES, State};
+use coherence::sequential::page::{EVENTS, PageEvent, STATES, State, TABLE};
 use coherence::sequential::{Action, Event, Node, Options};
 
-/// How often each rule was followed, by state and event.
+/// Number of times each rule was applied, by state and event.
 static TAKEN: [[AtomicU64; EVENTS]; STATES] =
     [const { [const { AtomicU64::new(0) }; EVENTS] }; STATES];
 
-/// The rules that were never followed.
+/// Returns the rules that were never applied.
 #[allow(dead_code, reason = "not all tests ask")]
-pub fn never_followed() -> Vec<(State, Happens)> {
-    let cells = RULES.iter().map(|rule| (rule.state, rule.on));
-    let taken = |(state, on): &(State, Happens)| &TAKEN[*state as usize][*on as usize];
+pub fn never_followed() -> Vec<(State, PageEvent)> {
+    let cells = TABLE.rules().iter().map(|rule| (rule.state, rule.event));
+    let taken = |(state, on): &(State, PageEvent)| &TAKEN[*state as usize][*on as usize];
     cells.filter(|cell| taken(cell).load(Ordering::Relaxed) == 0).collect()
 }
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub const PAGE: usize = 2;
-/// What a page that was dropped holds.
+/// The contents of a dropped page.
 const NOTHING: u8 = 0xee;
 
-/// What a task does next.
+/// The next operation of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Do {
-    /// Reads the byte, and remembers it.
+pub enum Operation {
+    /// Reads the byte and stores its value.
     Read(Page, usize),
-    /// Writes it.
+    /// Writes the byte.
     Write(Page, usize, u8),
-    /// Adds one to it, as one step (x86's `lock inc`).
+    /// Increments the byte atomically (x86's `lock inc`).
     Add(Page, usize),
 }
 
-/// Scripts of the tasks of each node, and how memory is laid out.
+/// The scripts of all tasks, and the layout of memory.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Of each node, of each of its tasks.
-    pub nodes: Vec<Vec<Vec<Do>>>,
-    /// First owners of the pages; nobody in particular: all have them.
+    /// The script of each task, by node and task.
+    pub nodes: Vec<Vec<Vec<Operation>>>,
+    /// The initial owner of each page. `None`: all nodes have copies.
     pub owners: Vec<Option<NodeId>>,
-    /// Options that all have, but for their numbers.
+    /// The options of all nodes, except `nodes` and `me`.
     pub options: Options,
-    /// Other things happen between a fault and what the node does for it.
+    /// True if other steps may happen between a fault and its handling.
     pub slow_faults: bool,
-    /// A page that others wait for is taken away at any time, and not only after its use.
+    /// True if a requested page may leave at any time, not only after its use.
     pub hasty: bool,
-    /// Which node is lost, at any time.
+    /// The node that is lost, at any time.
     pub lost: Option<usize>,
-    /// Pages are said to hold something at first, and no task has written it.
+    /// True if pages are reported as loaded initially.
     pub loaded: bool,
-    /// Which page begins anew, at any time, and whose it is then.
+    /// The page that is reset, at any time, and its owner then.
     pub renewed: Option<(Page, NodeId)>,
 }
 
@@ -78,9 +78,9 @@ struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Status {
     Runs,
-    /// Was stopped at the page, may do this with it now, and is about to try again.
+    /// Was stopped at the page, has this access now, and is about to retry.
     Woken(Page, Access),
-    /// Cannot go on with a page, and its node does not know yet.
+    /// Faulted on a page, and its node does not know yet.
     Faults(Page, Access),
     /// Waits for a page.
     Faulted(Page),
@@ -100,14 +100,14 @@ struct Host {
     node: Node,
     frames: Vec<Frame>,
     tasks: Vec<Task>,
-    /// Pages that others wait for.
+    /// Pages for which other nodes wait.
     held: BTreeSet<Page>,
-    /// It has heard of the node that is lost.
+    /// The node has learnt of the lost node.
     knows: bool,
     renewal: Renewal,
 }
 
-/// How far a node is with a page that begins anew.
+/// The progress of a node in the reset of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Renewal {
     Before,
@@ -116,38 +116,38 @@ enum Renewal {
     Open,
 }
 
-/// What is on its way between two nodes, in order.
+/// The messages in flight between two nodes, in order.
 type Way = VecDeque<(Header, Vec<u8>)>;
 
-/// All of it.
+/// All nodes and the network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
     hosts: Vec<Host>,
     network: BTreeMap<(NodeId, NodeId), Way>,
-    /// What was written last.
+    /// The last value of each byte.
     memory: Vec<[u8; PAGE]>,
     is_lost: bool,
     now: u64,
-    /// What went wrong.
+    /// The first violation.
     pub wrong: Option<String>,
 }
 
-/// What may happen next.
+/// A possible next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
-    /// A task goes on.
+    /// A task continues.
     Task(usize, usize),
     /// A node learns of a task's fault.
     Fault(usize, usize),
-    /// A node's tasks have used a page that others wait for, or had time to.
+    /// A node's tasks have used a page for which other nodes wait, or had time to.
     Touch(usize, Page),
     /// A message arrives.
     Deliver(NodeId, NodeId),
     /// A node is lost.
     Lose(usize),
-    /// Another hears of it.
+    /// Another node learns of the loss.
     Hear(usize, usize),
-    /// A node takes the next step to let a page begin anew.
+    /// A node performs the next step of a page's reset.
     Renew(usize),
 }
 
@@ -209,8 +209,9 @@ impl Machine {
             };
             for (task, script) in scripts.iter().enumerate() {
                 let state = &host.tasks[task];
-                let Some(Do::Read(page, _) | Do::Write(page, ..) | Do::Add(page, _)) =
-                    script.get(state.at)
+                let Some(
+                    Operation::Read(page, _) | Operation::Write(page, ..) | Operation::Add(page, _),
+                ) = script.get(state.at)
                 else {
                     continue;
                 };
@@ -250,7 +251,7 @@ impl Machine {
         next
     }
 
-    /// All nodes are so far that this one may take its next step.
+    /// Returns true if all nodes have progressed enough for this node's next step.
     fn may_renew(&self, host: &Host, page: Page) -> bool {
         let pages = page..page + 1;
         self.hosts.iter().all(|other| match host.renewal {
@@ -284,41 +285,41 @@ impl Machine {
         self.step(number, event, &[]);
     }
 
-    /// All scripts are at their ends, or wait for what is lost; and nothing is under way.
+    /// Returns true if all scripts have ended or wait for lost pages, and nothing is in flight.
     pub fn is_done(&self, program: &Program) -> bool {
         (0..self.hosts.len()).filter(|&host| self.lives(program, host)).all(|number| {
             let host = &self.hosts[number];
             let mut tasks = host.tasks.iter().zip(&program.nodes[number]);
-            let ended = |(task, script): (&Task, &Vec<Do>)| {
+            let ended = |(task, script): (&Task, &Vec<Operation>)| {
                 task.at == script.len() || task.status == Status::Gone
             };
             (self.is_lost || host.node.is_idle()) && tasks.all(ended)
         })
     }
 
-    /// What the tasks have read.
+    /// Returns the values that the tasks have read.
     #[allow(dead_code, reason = "not all tests ask")]
     pub fn read(&self) -> Vec<Vec<u8>> {
         let tasks = self.hosts.iter().flat_map(|host| &host.tasks);
         tasks.map(|task| task.read.clone()).collect()
     }
 
-    /// Time passes.
+    /// Advances the time.
     #[allow(dead_code, reason = "not all tests have time")]
     pub fn tick(&mut self) {
         self.now += 1;
     }
 
-    /// It happens; requests that are made by that hope for these pages.
-    pub fn go(&mut self, program: &Program, next: Next, hopes: Vec<Page>) {
+    /// Performs a step. Its requests prefetch these pages.
+    pub fn go(&mut self, program: &Program, next: Next, prefetches: Vec<Page>) {
         match next {
             Next::Task(host, task) => {
                 let script = &program.nodes[host][task];
-                self.hosts[host].node.suggest(hopes);
+                self.hosts[host].node.suggest(prefetches);
                 self.task(program, host, task, script);
             }
             Next::Fault(host, task) => {
-                self.hosts[host].node.suggest(hopes);
+                self.hosts[host].node.suggest(prefetches);
                 self.fault(host, task);
             }
             Next::Touch(host, page) => {
@@ -326,16 +327,16 @@ impl Machine {
                 self.step(host, Event::Touched(page), &[]);
             }
             Next::Deliver(from, to) => {
-                let messages = self.network.get_mut(&(from, to)).expect("there is one");
-                let (header, body) = messages.pop_front().expect("there is one");
+                let messages = self.network.get_mut(&(from, to)).expect("a message in flight");
+                let (header, body) = messages.pop_front().expect("a message in flight");
                 if messages.is_empty() {
                     self.network.remove(&(from, to));
                 }
-                let header = Header::parse(&header.bytes()).expect("ours");
-                let (content, _) = parse(&header, &body, PAGE).expect("ours");
+                let header = Header::parse(&header.bytes()).expect("a well-formed message");
+                let (content, _) = parse(&header, &body, PAGE).expect("a well-formed message");
                 self.step(to as usize, Event::Message(header, content), &body);
             }
-            Next::Renew(host) => self.renew(host, program.renewed.expect("one does")),
+            Next::Renew(host) => self.renew(host, program.renewed.expect("a page to reset")),
             Next::Lose(host) => {
                 self.is_lost = true;
                 self.network.retain(|way, _| way.1 as usize != host);
@@ -351,9 +352,10 @@ impl Machine {
         self.check(program);
     }
 
-    /// While a node may write a page, no other may read it; and what may be read is true.
+    /// Checks that no node may read a page that another node may write, and that readable pages are
+    /// current.
     fn check(&mut self, program: &Program) {
-        // While a page begins anew nobody uses it.
+        // No task uses a page during its reset.
         let opens = |host: &Host| (Renewal::Closed..Renewal::Open).contains(&host.renewal);
         let closed = program.renewed.filter(|_| self.hosts.iter().any(opens));
         let pages = self.memory.iter().enumerate();
@@ -374,10 +376,10 @@ impl Machine {
         }
     }
 
-    fn task(&mut self, program: &Program, host: usize, task: usize, script: &[Do]) {
+    fn task(&mut self, program: &Program, host: usize, task: usize, script: &[Operation]) {
         let (page, wants) = match script[self.hosts[host].tasks[task].at] {
-            Do::Read(page, _) => (page, Access::Read),
-            Do::Write(page, ..) | Do::Add(page, _) => (page, Access::Write),
+            Operation::Read(page, _) => (page, Access::Read),
+            Operation::Write(page, ..) | Operation::Add(page, _) => (page, Access::Write),
         };
         if self.hosts[host].frames[page as usize].access < wants {
             if let Status::Woken(its, may) = self.hosts[host].tasks[task].status
@@ -395,17 +397,17 @@ impl Machine {
         let (bytes, state) = (&mut frames[page as usize].bytes, &mut tasks[task]);
         let memory = &mut self.memory[page as usize];
         match script[state.at] {
-            Do::Read(_, at) => state.read.push(bytes[at]),
-            Do::Write(_, at, value) => bytes[at] = value,
-            Do::Add(_, at) => bytes[at] = bytes[at].wrapping_add(1),
+            Operation::Read(_, at) => state.read.push(bytes[at]),
+            Operation::Write(_, at, value) => bytes[at] = value,
+            Operation::Add(_, at) => bytes[at] = bytes[at].wrapping_add(1),
         }
         match script[state.at] {
-            Do::Read(_, at) if bytes[at] != memory[at] => {
+            Operation::Read(_, at) if bytes[at] != memory[at] => {
                 self.wrong = Some(format!("node {host}, task {task}: reads {}", bytes[at]));
             }
-            Do::Read(..) => {}
-            Do::Write(_, at, value) => memory[at] = value,
-            Do::Add(_, at) => memory[at] = memory[at].wrapping_add(1),
+            Operation::Read(..) => {}
+            Operation::Write(_, at, value) => memory[at] = value,
+            Operation::Add(_, at) => memory[at] = memory[at].wrapping_add(1),
         }
         state.at += 1;
         state.status = Status::Runs;
@@ -431,7 +433,7 @@ impl Machine {
             _ => None,
         };
         if let Err(refused) = node.step(event, self.now, &mut actions) {
-            self.wrong = Some(format!("node {host} refuses {happened}: {refused:?}"));
+            self.wrong = Some(format!("node {host} refuses {happened}: {refused}"));
         }
         for (taken, counts) in TAKEN.iter().zip(&node.statistics().rules) {
             for (taken, count) in taken.iter().zip(counts) {
@@ -448,7 +450,7 @@ impl Machine {
             match action {
                 Action::Fill(page, place) => {
                     let zeros = [0; PAGE];
-                    let came = pages.as_ref().expect("pages came").get(place);
+                    let came = pages.as_ref().expect("pages in the message").get(place);
                     let frame = &mut frames[page as usize];
                     if frame.access != Access::None {
                         self.wrong = Some(format!("page {page} is filled while it is used"));
