@@ -5,7 +5,7 @@ mod plot;
 
 use std::cell::Cell;
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufWriter, Write as _};
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -17,10 +17,12 @@ use coherence::record::{self, Differs};
 use coherence::ride::Policy;
 use nagaya_server::Failure;
 use sim::cluster::{Cluster, Compute};
-use sim::machine::{Machine, Setup, Stuck};
-use sim::program::{self, Known, Program};
+use sim::machine::Machine;
+use sim::program::Program;
+use sim::program::known::{self, Known};
 use sim::protocol::Consistency;
-use sim::report::{self, Outcome};
+use sim::report::{self, Outcome, RunError};
+use sim::setup::Setup;
 use sim::soak::racing;
 use sim::trace::Trace;
 
@@ -155,9 +157,9 @@ pub fn sim(options: &Options) -> Result<i32, Failure> {
         return Ok(0);
     };
     let known: Vec<&Known> =
-        program::ALL.iter().filter(|known| name == "all" || known.name == name).collect();
+        known::ALL.iter().filter(|known| name == "all" || known.name == name).collect();
     if known.is_empty() {
-        let names = program::ALL.map(|known| known.name).join(", ");
+        let names = known::ALL.map(|known| known.name).join(", ");
         return Err(Failure::ours(format!("{name}: no such program; there are {names}, and all")));
     }
     if !options.page.is_multiple_of(4096) || !(4096..=1 << 20).contains(&options.page) {
@@ -193,20 +195,22 @@ fn run(
     for (at, &nodes) in options.nodes.iter().enumerate() {
         let setup = setup(options, cluster, nodes);
         let mut machine = Machine::new(&setup, program);
-        if at == last && options.trace.is_some() {
-            machine.draw(Trace::default());
+        let traced = options.trace.as_ref().filter(|_| at == last);
+        if let Some(file) = traced {
+            let out = fs::File::create(file).map_err(|error| at_file(file, &error))?;
+            machine.write_trace(Trace::new(BufWriter::new(out)));
         }
         if at == last && options.record.is_some() {
             machine.record();
         }
         let began = Instant::now();
-        let outcome = machine.run().map_err(|stuck| failure(name, nodes, stuck))?;
+        let outcome = machine.run().map_err(|error| failure(name, nodes, error))?;
         let took = began.elapsed().as_secs_f64();
         let _ =
             writeln!(std::io::stderr(), "{nodes} nodes: {} events in {took:.1} s", outcome.events);
         runs.push(outcome);
-        if let (Some(file), Some(trace)) = (&options.trace, machine.drawn()) {
-            write(file, trace.finish().as_bytes())?;
+        if let (Some(file), Some(trace)) = (traced, machine.take_trace()) {
+            trace.finish().map_err(|error| at_file(file, &error))?;
         }
         if let Some(directory) = options.record.as_ref().filter(|_| at == last) {
             fs::create_dir_all(directory).map_err(|error| at_file(directory, &error))?;
@@ -254,7 +258,7 @@ fn paced(
         let cluster = Cluster { compute: compute.clone(), ..cluster.clone() };
         let program = parameters(known, &options.parameters, &cluster)?;
         let outcome = Machine::new(&setup(options, &cluster, 1), program.as_ref()).run();
-        let outcome = outcome.map_err(|stuck| failure(known.name, 1, stuck))?;
+        let outcome = outcome.map_err(|error| failure(known.name, 1, error))?;
         Ok::<_, Failure>((outcome.time_ns as f64 / 1e9, compute))
     };
     let ((rest, _), (whole, _)) = (at(0.0)?, at(1.0)?);
@@ -290,7 +294,7 @@ fn parameters(
 }
 
 fn list() {
-    for known in program::ALL {
+    for known in known::ALL {
         let defaults = known.defaults();
         let defaults = defaults.iter().map(|(name, value)| format!("{name}={value}"));
         println!("{:<6} {}", known.name, known.about);
@@ -391,13 +395,13 @@ fn replay(directory: &Path) -> Result<i32, Failure> {
     Ok(0)
 }
 
-fn failure(name: &str, nodes: u32, stuck: Stuck) -> Failure {
-    let why = match stuck {
-        Stuck::Wrong(why) => why,
-        Stuck::Waiting(tasks) => {
+fn failure(name: &str, nodes: u32, error: RunError) -> Failure {
+    let why = match error {
+        RunError::Violation(why) => why,
+        RunError::Deadlock(tasks) => {
             let (node, task, what) = &tasks[0];
             format!(
-                "{} tasks wait for ever, such as task {task} of node {node}: {what}",
+                "{} tasks wait forever, such as task {task} of node {node}: {what}",
                 tasks.len()
             )
         }

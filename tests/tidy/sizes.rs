@@ -25,9 +25,6 @@ const LONG_FILES: &[&str] = &[
 /// Functions with more lines: most are one `match` over all messages or options. To be split.
 const LONG_FUNCTIONS: &[&str] = &[
     "space/loader/src/segment.rs: load",
-    "memory/sim/src/host.rs: step_scope",
-    "memory/sim/src/machine.rs: go_on",
-    "memory/sim/src/machine.rs: step",
     "memory/span/src/node.rs: prepare",
     "message/pvm/library/src/c/options.rs: set",
     "cli/src/mpi.rs: report",

@@ -1,45 +1,45 @@
-//! What a cluster's nodes and network can do: times that the simulator adds up, in a file of
-//! TOML. `nagaya sim --calibrate` writes one of the machine that it runs on.
+//! The times of a cluster, which the simulator adds up. A TOML file defines them. The command
+//! `nagaya sim --calibrate` measures its machine and writes such a file.
 
 use serde::{Deserialize, Serialize};
 
-/// Times of a cluster.
+/// A cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
-    /// What it is called in tables and figures.
+    /// The name in tables and figures.
     pub name: String,
-    /// On what the numbers rest.
+    /// The source of the numbers.
     pub about: String,
-    /// Processors of a node. Where tasks use all of them, what the protocol does for other
-    /// nodes is time that they lose.
+    /// Number of processors of a node. If tasks use all of them, they lose the time that the
+    /// protocol needs for other nodes.
     pub cores: u32,
     /// The network.
     pub network: Network,
-    /// Pages and the calls that change them.
+    /// The cost of pages and calls.
     pub memory: Memory,
-    /// How the protocol's thread is woken; at once, if nothing is said.
+    /// The time to wake the protocol's thread; 0 by default.
     #[serde(default)]
     pub waking: Waking,
-    /// The programs' own work.
+    /// The cost of the programs' inner loops.
     pub compute: Compute,
 }
 
-/// The network and what its use costs.
+/// The network, and the cost of messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// From one node's memory to another's, of a message without bytes.
+    /// The time of a message without bytes, from one node's memory to another's.
     pub latency_ns: u64,
-    /// Of a node's link, each way.
+    /// The bandwidth of a machine's link, in each direction.
     pub bandwidth_mb_s: f64,
-    /// The sender's processor, a message.
+    /// Processor time of the sender per message.
     pub send_ns: u64,
-    /// The receiver's processor, a message.
+    /// Processor time of the receiver per message.
     pub receive_ns: u64,
-    /// Both processors, for each KiB of a message: copies, checksums.
+    /// Processor time of sender and receiver per KiB of a message: copies, checksums.
     pub kib_ns: u64,
-    /// Nodes of a machine: they share its link, and what one sends to another takes no wire.
+    /// Number of nodes per machine. They share its link, and need no link among themselves.
     #[serde(default = "one")]
     pub machine_nodes: u32,
 }
@@ -48,41 +48,41 @@ fn one() -> u32 {
     1
 }
 
-/// Pages and the calls that change them.
+/// The cost of pages and calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// From a task's access until the protocol knows.
+    /// The time from a task's access until the protocol knows of the fault.
     pub fault_ns: u64,
-    /// To change what tasks may do with a page.
+    /// The time to change the access to a page.
     pub map_ns: u64,
-    /// From the end of a wait until the task goes on, where another thread ends it.
+    /// The time from the end of a wait until the task resumes, if another thread ends the wait.
     pub wake_ns: u64,
-    /// From a task's call until the protocol's thread knows.
+    /// The time from a task's call until the protocol's thread knows of it.
     pub call_ns: u64,
-    /// To fill a page, make a twin, change a page.
+    /// The rate of filling a page, making a twin and applying a diff.
     pub copy_mb_s: f64,
-    /// To compare a page with its twin.
+    /// The rate of comparing a page with its twin.
     pub diff_mb_s: f64,
 }
 
-/// How long who does a node's part of the protocol takes to be awake: where tasks use all
-/// processors of the node that is the task that waits, and a thread that sleeps while they
-/// compute or are stopped at a page; else a thread that looks for what comes.
+/// The time to wake the thread that runs a node's protocol. If tasks use all processors of the
+/// node, waiting tasks run the protocol. While they compute or are stopped at a page, a sleeping
+/// thread must be woken. On other nodes a dedicated thread spins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Waking {
-    /// While the node's tasks wait. (For [`LOOKS_NS`] it then looks first.)
+    /// Time while the node's tasks wait. The thread spins for [`SPIN_NS`] before it sleeps.
     pub waiting_ns: u64,
-    /// While they compute: it has to be given a processor.
+    /// Time while they compute: the thread must get a processor.
     pub computing_ns: u64,
 }
 
-/// Time that the protocol's thread spins before it sleeps, where the node's tasks wait; as in
-/// production (`sync::wait`).
-pub const LOOKS_NS: u64 = 100_000;
+/// Time that the protocol's thread spins before it sleeps, while the node's tasks wait. Production
+/// uses the same time (`sync::wait`).
+pub const SPIN_NS: u64 = 100_000;
 
-/// What the inner loops of programs take on one processor.
+/// The times of the programs' inner loops on one processor, per iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compute {
@@ -90,20 +90,20 @@ pub struct Compute {
     pub mm_ns: f64,
     /// SOR: a point.
     pub sor_ns: f64,
-    /// LU: a multiplication and a subtraction inside of a block.
+    /// LU: a multiplication and a subtraction within a block.
     pub lu_ns: f64,
     /// IS: a key, counted and ranked.
     pub is_ns: f64,
     /// EP: a pair of random numbers.
     pub ep_ns: f64,
-    /// TSP: a city looked at.
+    /// TSP: a visited city.
     pub tsp_ns: f64,
-    /// Water: two molecules.
+    /// Water: a pair of molecules.
     pub water_ns: f64,
 }
 
 impl Compute {
-    /// All of them, so many times as long.
+    /// Returns all times multiplied by `factor`.
     pub fn times(&self, factor: f64) -> Self {
         let Self { mm_ns, sor_ns, lu_ns, is_ns, ep_ns, tsp_ns, water_ns } = *self;
         Self {
@@ -118,28 +118,28 @@ impl Compute {
     }
 }
 
-/// The clusters that need no file.
+/// The built-in clusters.
 const KNOWN: [(&str, &str); 2] = [
     ("paper", include_str!("../clusters/paper.toml")),
     ("current", include_str!("../clusters/current.toml")),
 ];
 
 impl Cluster {
-    /// The cluster of that name, if it needs no file.
+    /// Returns the built-in cluster with this name.
     pub fn known(name: &str) -> Option<Self> {
         let (_, text) = KNOWN.iter().find(|(known, _)| *known == name)?;
-        Some(Self::parse(text).expect("ours"))
+        Some(Self::parse(text).expect("a valid file"))
     }
 
-    /// The names that [`known`](Self::known) knows.
+    /// Returns the names of the built-in clusters.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KNOWN.iter().map(|(name, _)| *name)
     }
 
-    /// Of a file's text.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// A line that says what is wrong with it, and where.
+    /// A line that describes the error and its place.
     pub fn parse(text: &str) -> Result<Self, String> {
         let cluster: Self = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
@@ -152,30 +152,30 @@ impl Cluster {
             ("memory.diff_mb_s", memory.diff_mb_s),
         ];
         if network.machine_nodes == 0 {
-            return Err("network.machine_nodes is 0, and must be greater than 0".into());
+            return Err("network.machine_nodes is 0, but must be greater than 0".into());
         }
         for (name, rate) in rates {
             if !(rate > 0.0 && rate.is_finite()) {
-                return Err(format!("{name} is {rate}, and must be greater than 0"));
+                return Err(format!("{name} is {rate}, but must be greater than 0"));
             }
         }
         let Compute { mm_ns, sor_ns, lu_ns, is_ns, ep_ns, tsp_ns, water_ns } = cluster.compute;
         for time in [mm_ns, sor_ns, lu_ns, is_ns, ep_ns, tsp_ns, water_ns] {
             if !(time >= 0.0 && time.is_finite()) {
-                return Err(format!("a time of [compute] is {time}, and must not be below 0"));
+                return Err(format!("a time of [compute] is {time}, but must not be negative"));
             }
         }
         Ok(cluster)
     }
 
-    /// As a file's text.
+    /// Returns the text of a file.
     pub fn text(&self) -> String {
-        toml::to_string(self).expect("numbers and words")
+        toml::to_string(self).expect("numbers and strings")
     }
 }
 
-/// How long `bytes` take at a rate. (A MB/s is a byte in a microsecond.)
-pub(crate) fn duration(bytes: usize, mb_s: f64) -> u64 {
+/// Returns the time of this number of bytes at a rate. 1 MB/s is 1 byte per microsecond.
+pub(crate) fn duration_ns(bytes: usize, mb_s: f64) -> u64 {
     (bytes as f64 * 1000.0 / mb_s) as u64
 }
 
@@ -186,16 +186,16 @@ mod tests {
     #[test]
     fn a_cluster_is_read_as_it_was_written() {
         for name in Cluster::names() {
-            let cluster = Cluster::known(name).expect("it is known");
+            let cluster = Cluster::known(name).expect("a built-in cluster");
             assert_eq!(Cluster::parse(&cluster.text()), Ok(cluster));
         }
     }
 
     #[test]
     fn errors_in_a_file_are_reported() {
-        let text = Cluster::known("paper").expect("it is").text();
+        let text = Cluster::known("paper").expect("a built-in cluster").text();
         let wrong = |from: &str, to: &str| {
-            Cluster::parse(&text.replace(from, to)).expect_err("it is wrong")
+            Cluster::parse(&text.replace(from, to)).expect_err("an invalid file")
         };
         assert!(wrong("latency_ns", "latency").contains("latency"), "the key is named");
         assert!(wrong("cores = 2", "cores = two").starts_with("line 3"), "the line is named");

@@ -1,7 +1,7 @@
-//! The memory of a node: what its tasks may do with each page, and what stands there.
+//! The memory of a node: its tasks' access to each page, and the contents of pages.
 //!
-//! Of large programs only the extents that are written are known, and a diff has their sizes;
-//! of programs with contents it has the bytes that really changed.
+//! Some programs have contents: a diff has the bytes that changed. For large programs only the
+//! extents of writes are recorded: a diff has the size of these extents.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,15 +10,15 @@ use coherence::diff;
 use coherence::message::Page;
 use coherence::sparse::Sparse;
 
-/// What tasks may do with a page.
+/// The access of a node's tasks to a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// Nothing.
+    /// No access.
     #[default]
     None,
-    /// Read it.
+    /// Tasks may read.
     Read,
-    /// Read and write it.
+    /// Tasks may read and write.
     Write,
 }
 
@@ -27,52 +27,54 @@ pub enum Access {
 pub struct Frames {
     page_bytes: usize,
     access: Sparse<Access>,
-    /// If there are contents: pages that are not here hold zeros.
+    /// The contents, if the program has any. Absent pages hold zeros.
     contents: Option<HashMap<Page, Box<[u8]>>>,
     twins: HashMap<Page, Twin>,
 }
 
+/// The copy of a page before it is written.
 #[derive(Clone, Debug)]
 enum Twin {
+    /// The contents.
     Bytes(Box<[u8]>),
-    /// What was written since it was made: apart from each other, ascending.
+    /// Without contents: the bytes that were written since. The ranges ascend and do not touch.
     Extents(Vec<Range<usize>>),
 }
 
-/// What a page that was dropped holds: no program's value.
-const NOTHING: u8 = 0xee;
+/// The contents of a dropped page: a value that no program writes.
+const DROPPED: u8 = 0xee;
 
 impl Frames {
-    /// No pages yet.
+    /// Creates a memory without pages.
     pub fn new(page_bytes: usize, contents: bool) -> Self {
         let contents = contents.then(HashMap::new);
         Self { page_bytes, access: Sparse::default(), contents, twins: HashMap::new() }
     }
 
-    /// It has contents.
+    /// Returns true if the program has contents.
     pub fn has_contents(&self) -> bool {
         self.contents.is_some()
     }
 
-    /// More pages, which nobody may touch.
+    /// Adds pages without access.
     pub fn grow(&mut self, pages: u64) {
         self.access.grow(pages);
     }
 
-    /// The first page of the bytes that a task may not do that with.
-    pub fn missing(&self, bytes: &Range<u64>, wants: Access) -> Option<Page> {
+    /// Returns the first page of these bytes to which tasks lack this access.
+    pub fn missing(&self, bytes: &Range<u64>, wanted: Access) -> Option<Page> {
         let mut pages = self.pieces(bytes).map(|(page, _)| page);
-        pages.find(|&page| self.access.get(page).is_none_or(|access| *access < wants))
+        pages.find(|&page| self.access.get(page).is_none_or(|access| *access < wanted))
     }
 
-    /// Changes what tasks may do with a page.
-    pub fn allow(&mut self, page: Page, change: impl FnOnce(Access) -> Access) {
+    /// Changes the access of tasks to a page.
+    pub fn change_access(&mut self, page: Page, change: impl FnOnce(Access) -> Access) {
         let access = self.access.use_with(page, |_| Access::None);
         *access = change(*access);
     }
 
-    /// A task has written the bytes.
-    pub fn written(&mut self, bytes: &Range<u64>) {
+    /// Records that a task has written these bytes.
+    pub fn record_write(&mut self, bytes: &Range<u64>) {
         if self.contents.is_some() {
             return;
         }
@@ -83,7 +85,7 @@ impl Frames {
         }
     }
 
-    /// The pages of the bytes, and which part of each.
+    /// Returns the pages of these bytes, and the part of each page.
     fn pieces(&self, bytes: &Range<u64>) -> impl Iterator<Item = (Page, Range<usize>)> + use<> {
         let size = self.page_bytes as u64;
         let bytes = bytes.clone();
@@ -93,14 +95,18 @@ impl Frames {
         })
     }
 
+    /// Returns the contents of a page.
     fn page(&mut self, page: Page) -> &mut [u8] {
-        let contents = self.contents.as_mut().expect("a program without contents has none");
+        let contents = self.contents.as_mut().expect("the program has contents");
         contents.entry(page).or_insert_with(|| vec![0; self.page_bytes].into())
     }
 
-    /// What stands there. A task may read it.
+    /// Returns these bytes.
+    ///
+    /// # Panics
+    /// Tasks may not read them.
     pub fn load(&mut self, bytes: Range<u64>) -> Vec<u8> {
-        assert_eq!(self.missing(&bytes, Access::Read), None, "a task reads what it may read");
+        assert_eq!(self.missing(&bytes, Access::Read), None, "tasks may read {bytes:?}");
         let mut all = Vec::with_capacity((bytes.end - bytes.start) as usize);
         for (page, at) in self.pieces(&bytes) {
             all.extend_from_slice(&self.page(page)[at]);
@@ -108,10 +114,13 @@ impl Frames {
         all
     }
 
-    /// Puts bytes there. A task may write it.
+    /// Writes these bytes at the address `start`.
+    ///
+    /// # Panics
+    /// Tasks may not write there.
     pub fn store(&mut self, start: u64, mut bytes: &[u8]) {
         let range = start..start + bytes.len() as u64;
-        assert_eq!(self.missing(&range, Access::Write), None, "a task writes what it may write");
+        assert_eq!(self.missing(&range, Access::Write), None, "tasks may write {range:?}");
         for (page, at) in self.pieces(&range) {
             let (here, rest) = bytes.split_at(at.len());
             self.page(page)[at].copy_from_slice(here);
@@ -119,7 +128,7 @@ impl Frames {
         }
     }
 
-    /// Makes a page's twin.
+    /// Makes a twin of a page.
     pub fn twin(&mut self, page: Page) {
         let twin = match self.contents {
             Some(_) => Twin::Bytes(self.page(page).into()),
@@ -128,10 +137,10 @@ impl Frames {
         self.twins.insert(page, twin);
     }
 
-    /// Appends what differs from the twin, which goes, to `body`; of a page without contents
-    /// only its size. Answers that size.
+    /// Appends the diff between a page and its twin to `body`, and drops the twin. Returns the size
+    /// of the diff. Without contents nothing is appended.
     pub fn diff(&mut self, page: Page, body: &mut Vec<u8>) -> usize {
-        match self.twins.remove(&page).expect("it has a twin") {
+        match self.twins.remove(&page).expect("the page has a twin") {
             Twin::Bytes(twin) => {
                 let before = body.len();
                 diff::append(body, page, &twin, self.page(page));
@@ -141,7 +150,7 @@ impl Frames {
         }
     }
 
-    /// The page's bytes, to send them; nothing, if it has no contents.
+    /// Returns the bytes of a page, to send them. The vector is empty without contents.
     pub fn bytes(&mut self, page: Page) -> Vec<u8> {
         match self.contents {
             Some(_) => self.page(page).to_vec(),
@@ -149,33 +158,34 @@ impl Frames {
         }
     }
 
-    /// Fills a page with what came.
+    /// Fills a page with these bytes.
     pub fn fill(&mut self, page: Page, body: &[u8]) {
         if self.contents.is_some() {
             self.page(page).copy_from_slice(body);
         }
     }
 
-    /// Changes pages as others say.
-    pub fn change(&mut self, body: &[u8]) {
+    /// Applies the diffs of other nodes.
+    pub fn apply_diffs(&mut self, body: &[u8]) {
         if self.contents.is_some() {
-            for (page, runs) in diff::pages(body, self.page_bytes).expect("it was parsed") {
+            for (page, runs) in diff::pages(body, self.page_bytes).expect("parsed when it was sent")
+            {
                 diff::apply(runs, self.page(page));
             }
         }
     }
 
-    /// Drops a page.
+    /// Revokes all access to a page and drops its contents.
     pub fn drop(&mut self, page: Page) {
-        self.allow(page, |_| Access::None);
+        self.change_access(page, |_| Access::None);
         self.twins.remove(&page);
         if self.contents.is_some() {
-            self.page(page).fill(NOTHING);
+            self.page(page).fill(DROPPED);
         }
     }
 }
 
-/// Puts an extent to others that are apart from each other and ascend.
+/// Adds a range to ranges that ascend and do not touch.
 fn insert(extents: &mut Vec<Range<usize>>, mut new: Range<usize>) {
     let first = extents.partition_point(|extent| extent.end < new.start);
     let last = extents.partition_point(|extent| extent.start <= new.end);
@@ -206,19 +216,19 @@ mod tests {
         }
     }
 
-    /// With contents or without, the same writes make diffs of the same size.
+    /// The same writes make diffs of the same size, with and without contents.
     #[test]
     fn a_diff_s_size_is_that_of_its_extents() {
         let sizes = [true, false].map(|contents| {
             let mut frames = Frames::new(64, contents);
             frames.grow(2);
-            frames.allow(0, |_| Access::Write);
-            frames.allow(1, |_| Access::Write);
+            frames.change_access(0, |_| Access::Write);
+            frames.change_access(1, |_| Access::Write);
             frames.twin(0);
             frames.twin(1);
             for (at, length) in [(3u64, 4u64), (60, 10), (20, 1), (7, 2)] {
                 let bytes = at..at + length;
-                frames.written(&bytes);
+                frames.record_write(&bytes);
                 if contents {
                     frames.store(at, &vec![1; length as usize]);
                 }

@@ -1,24 +1,24 @@
 //! The consistency protocols in virtual time: the code that runs in production
-//! ([`coherence::scope::Node`]), on clusters of any size.
+//! ([`coherence::scope::Node`], [`coherence::sequential::Node`]), on clusters of any size.
 //!
-//! A [`program`] is what its tasks do: touch memory, compute, take locks, meet at barriers. It
-//! runs on a [`machine`]: nodes with memory ([`frames`]), a [`network`] between them, and times
-//! for all that they do, which a [`cluster`] file says. What comes out is the time that the
-//! program takes, the messages that it makes and what its tasks wait for ([`report`]), and
-//! where wanted a [`trace`] of all of it and a recording of every node
-//! ([`coherence::record`]).
+//! A [`program`] defines the operations of its tasks: they touch memory, compute, acquire locks and
+//! meet at barriers. It runs on a [`machine`] with a [`setup`]: nodes with memory ([`frames`]), a
+//! [`network`] between them, and the times of a [`cluster`] file. The result is the time that the
+//! program takes, its messages, and the times that its tasks wait ([`report`]). On request the
+//! machine writes a [`trace`], and records every node ([`coherence::record`]).
 //!
-//! [`soak`] runs random programs whose results are known, on random clusters with faults.
+//! [`soak`] runs random programs with known results, on random clusters with [`faults`].
 
 pub mod cluster;
+pub mod faults;
 pub mod frames;
 mod host;
 pub mod machine;
 pub mod network;
 pub mod program;
 pub mod protocol;
-mod replica;
 pub mod report;
+pub mod setup;
 pub mod soak;
 pub mod task;
 pub mod trace;

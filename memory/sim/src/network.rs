@@ -1,69 +1,71 @@
-//! Links between machines: when a message that leaves now arrives.
+//! Links between machines: the time at which a message arrives.
 //!
-//! Every machine, of one node or several, has one link with two ways. A message takes the sender's
-//! way out for as long as its bytes do, then the wire, then the receiver's way in, from its first
-//! byte to its last. With contention a way carries one message at a time. What goes
-//! between nodes of a machine takes neither link nor wire: it costs what sender's and receiver's
-//! processors do. Between two nodes messages arrive in the order sent, whatever else happens to
-//! them.
+//! Every machine has one or several nodes, and one full-duplex link. A message occupies the
+//! sender's outgoing link for the time of its bytes, then the wire, then the receiver's incoming
+//! link. With contention a link carries one message at a time in each direction. Messages between
+//! nodes of one machine use neither link nor wire: they only cost processor time. Messages between
+//! two nodes arrive in the order sent, also if some are delayed.
 
 use std::collections::HashMap;
 
 use coherence::message::NodeId;
 
-use crate::cluster::{Network, duration};
+use crate::cluster::{Network, duration_ns};
 
 /// The links of all machines.
 #[derive(Clone, Debug)]
 pub struct Links {
     network: Network,
     contention: bool,
-    /// When each way is free.
-    out: Vec<u64>,
-    into: Vec<u64>,
-    /// When the last message between two nodes arrived, where nothing else keeps order.
+    /// The times at which the outgoing and the incoming direction of each link are free.
+    outgoing: Vec<u64>,
+    incoming: Vec<u64>,
+    /// The arrival of the last message between two nodes, where nothing else keeps the order.
     last: HashMap<(NodeId, NodeId), u64>,
 }
 
 impl Links {
-    /// Of so many nodes; without contention a link carries any number of messages at once.
+    /// Creates the links of this number of nodes. Without contention a link carries any number of
+    /// messages at once.
     pub fn new(network: &Network, nodes: u32, contention: bool) -> Self {
         let free = vec![0; nodes.div_ceil(network.machine_nodes) as usize];
-        let into = free.clone();
-        Self { network: network.clone(), contention, out: free, into, last: HashMap::new() }
+        let (outgoing, incoming) = (free.clone(), free);
+        Self { network: network.clone(), contention, outgoing, incoming, last: HashMap::new() }
     }
 
-    /// When a message of `bytes` that leaves `from` at the time `at` has arrived at `to`, if it
-    /// is held up on the wire for `delay`.
-    pub fn send(&mut self, at: u64, from: NodeId, to: NodeId, bytes: usize, delay: u64) -> u64 {
+    /// Returns the arrival time at node `to` of a message of `bytes` that leaves node `from` at the
+    /// time `at`. The wire delays it by `delay_ns`.
+    pub fn send(&mut self, at: u64, from: NodeId, to: NodeId, bytes: usize, delay_ns: u64) -> u64 {
         let machine = |node: NodeId| (node / self.network.machine_nodes) as usize;
         let (source, target) = (machine(from), machine(to));
-        let (takes, wire) = match source == target {
-            true => (0, delay),
-            false => {
-                (duration(bytes, self.network.bandwidth_mb_s), self.network.latency_ns + delay)
-            }
+        let (link_ns, wire_ns) = match source == target {
+            true => (0, delay_ns),
+            false => (
+                duration_ns(bytes, self.network.bandwidth_mb_s),
+                self.network.latency_ns + delay_ns,
+            ),
         };
         if !self.contention || source == target {
-            return self.in_order(from, to, at + wire + takes);
+            return self.in_order(from, to, at + wire_ns + link_ns);
         }
-        let out = &mut self.out[source];
-        let leaves = at.max(*out);
-        *out = leaves + takes;
-        if delay > 0 {
-            // Held up on the way: others pass it. It passes none that was sent before.
-            let arrives = (leaves + wire + takes).max(self.into[target]);
+        let outgoing = &mut self.outgoing[source];
+        let leaves = at.max(*outgoing);
+        *outgoing = leaves + link_ns;
+        if delay_ns > 0 {
+            // Other messages overtake a delayed message. It overtakes none that was sent before.
+            let arrives = (leaves + wire_ns + link_ns).max(self.incoming[target]);
             return self.in_order(from, to, arrives);
         }
-        let into = &mut self.into[target];
-        *into = (leaves + wire).max(*into) + takes;
-        let arrives = *into;
+        let incoming = &mut self.incoming[target];
+        *incoming = (leaves + wire_ns).max(*incoming) + link_ns;
+        let arrives = *incoming;
         match self.last.is_empty() {
             true => arrives,
             false => self.in_order(from, to, arrives),
         }
     }
 
+    /// Returns the arrival time, not before that of the last message between the nodes.
     fn in_order(&mut self, from: NodeId, to: NodeId, arrives: u64) -> u64 {
         let last = self.last.entry((from, to)).or_default();
         *last = arrives.max(*last);
@@ -87,9 +89,9 @@ mod tests {
     #[test]
     fn a_link_carries_one_message_at_a_time() {
         let mut links = Links::new(&NETWORK, 3, true);
-        assert_eq!(links.send(0, 0, 2, 4000, 0), 5000, "wire and bytes");
-        assert_eq!(links.send(0, 1, 2, 4000, 0), 9000, "the way in is taken");
-        assert_eq!(links.send(0, 1, 0, 4000, 0), 9000, "so is the way out");
+        assert_eq!(links.send(0, 0, 2, 4000, 0), 5000, "time on the wire and time of the bytes");
+        assert_eq!(links.send(0, 1, 2, 4000, 0), 9000, "the incoming link is busy");
+        assert_eq!(links.send(0, 1, 0, 4000, 0), 9000, "the outgoing link is busy");
         let mut links = Links::new(&NETWORK, 3, false);
         assert_eq!([1, 1, 0].map(|from| links.send(0, from, 2, 4000, 0)), [5000; 3]);
     }
@@ -98,8 +100,8 @@ mod tests {
     fn nodes_of_a_machine_share_its_link_and_need_none_among_themselves() {
         let mut links = Links::new(&Network { machine_nodes: 2, ..NETWORK }, 4, true);
         assert_eq!(links.send(0, 0, 1, 4000, 0), 0, "no link, no wire");
-        assert_eq!(links.send(0, 0, 2, 4000, 0), 5000, "which leaves the link free");
-        assert_eq!(links.send(0, 1, 3, 4000, 0), 9000, "the other node's is the same");
+        assert_eq!(links.send(0, 0, 2, 4000, 0), 5000, "the link was free");
+        assert_eq!(links.send(0, 1, 3, 4000, 0), 9000, "both nodes share the link");
     }
 
     #[test]
@@ -118,7 +120,7 @@ mod tests {
             assert!(links.send(1, 0, 1, 0, 0) >= large);
             let late = links.send(2, 0, 1, 0, 1_000_000);
             assert!(links.send(3, 0, 1, 0, 0) >= late);
-            assert!(links.send(3, 1, 0, 0, 0) < late, "the other way is another");
+            assert!(links.send(3, 1, 0, 0, 0) < late, "the other direction is free");
         }
     }
 }

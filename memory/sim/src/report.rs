@@ -1,13 +1,13 @@
-//! What came of a run, and tables of several.
+//! The outcome of a run, and tables of several outcomes.
 
 use std::fmt::Write;
 
-use coherence::message::Op;
+use coherence::message::{NodeId, Op};
 use coherence::ride::Carrier;
 use coherence::scope::statistics::{RideStatistics, Rides, Statistics};
 use coherence::sequential;
 
-/// What a task can wait for.
+/// The reason of a task's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// A page.
@@ -21,7 +21,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// As the trace calls it.
+    /// Returns the name in traces.
     pub fn name(self) -> &'static str {
         match self {
             Wait::Fault => "fault",
@@ -32,40 +32,51 @@ impl Wait {
     }
 }
 
-/// What came of a run. Counts are of the whole run, of all nodes.
+/// The reason why a program did not reach its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunError {
+    /// Nothing happens any more, and some tasks have not ended. For each of them: the node, the
+    /// task, and its state.
+    Deadlock(Vec<(NodeId, u32, String)>),
+    /// A node refused a message, or a task misused the protocol: a defect of the protocol or of the
+    /// program.
+    Violation(String),
+}
+
+/// The outcome of a run. Counts cover the whole run and all nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Tasks of each.
+    /// Number of tasks per node.
     pub tasks: u32,
-    /// Between the program's marks; of all, if it made none.
+    /// The time between the program's marks. Without a start mark, it counts from the beginning.
     pub time_ns: u64,
-    /// From its beginning to its end.
+    /// The time from the start of the program to its end.
     pub whole_ns: u64,
-    /// Messages between nodes, by [`Op`].
+    /// Number of messages between nodes, by [`Op`].
     pub messages: [u64; Op::ALL.len()],
-    /// Messages of sequential consistency, by [`Op`](sequential::message::Op).
+    /// Number of messages of sequential consistency, by [`Op`](sequential::message::Op).
     pub sequential: [u64; sequential::message::Op::ALL.len()],
-    /// Bytes of all messages, headers included.
+    /// Size of all messages in bytes, with their headers.
     pub bytes: u64,
-    /// Faults.
+    /// Read faults.
     pub read_faults: u64,
     /// Write faults.
     pub write_faults: u64,
-    /// Pages whose changes were sent.
+    /// Pages whose diffs were sent.
     pub diffs: u64,
-    /// Homes that moved.
+    /// Pages whose home or owner moved.
     pub moved: u64,
-    /// Rides, by [`Carrier`] and [`By`](coherence::ride::By).
+    /// Statistics of rides, by [`Carrier`] and [`By`](coherence::ride::By).
     pub rides: Rides,
-    /// What tasks worked, in all.
+    /// Total time that tasks computed.
     pub computed_ns: u64,
-    /// What tasks waited, in all, by [`Wait`].
+    /// Total time that tasks waited, by [`Wait`].
     pub waited_ns: [u64; 4],
-    /// Events of the simulation.
+    /// Number of occurrences in the simulation.
     pub events: u64,
-    began_ns: Option<u64>,
+    started_ns: Option<u64>,
 }
 
 impl Outcome {
@@ -86,21 +97,23 @@ impl Outcome {
             computed_ns: 0,
             waited_ns: [0; 4],
             events: 0,
-            began_ns: None,
+            started_ns: None,
         }
     }
 
-    pub(crate) fn mark(&mut self, begins: bool, now: u64) {
-        match (begins, self.began_ns) {
-            (true, _) => self.began_ns = Some(now),
-            (false, began) => self.time_ns = now - began.unwrap_or(0),
+    /// Records a mark of the program: the start or the end of the measured part.
+    pub(crate) fn mark(&mut self, starts: bool, now: u64) {
+        match (starts, self.started_ns) {
+            (true, _) => self.started_ns = Some(now),
+            (false, started) => self.time_ns = now - started.unwrap_or(0),
         }
     }
 
-    pub(crate) fn waited(&mut self, wait: Wait, ns: u64) {
+    pub(crate) fn add_wait(&mut self, wait: Wait, ns: u64) {
         self.waited_ns[wait as usize] += ns;
     }
 
+    /// Adds the statistics of a node.
     pub(crate) fn add(&mut self, node: &Statistics) {
         for (sum, sent) in self.messages.iter_mut().zip(node.messages) {
             *sum += sent;
@@ -114,6 +127,7 @@ impl Outcome {
         }
     }
 
+    /// Adds the statistics of a node's pages under sequential consistency.
     pub(crate) fn add_sequential(&mut self, node: &sequential::statistics::Statistics) {
         for (sum, sent) in self.sequential.iter_mut().zip(node.messages) {
             *sum += sent;
@@ -125,13 +139,14 @@ impl Outcome {
         sums.iter_mut().zip(&node.rides).for_each(|(sum, counts)| sum.add(counts));
     }
 
-    /// Messages of one kind.
+    /// Returns the number of messages of this operation.
     pub fn sent(&self, op: Op) -> u64 {
         self.messages[op as usize - 1]
     }
 
-    /// Page messages as Sakaguchi et al. count them, OP_GETPGRANT and OP_BARRGRANT, and those
-    /// that they do not know, OP_PUSH; with sequential consistency, grants of pages.
+    /// Returns the number of page messages. Sakaguchi et al. count OP_GETPGRANT and OP_BARRGRANT;
+    /// OP_PUSH is not part of their protocol and counts too. With sequential consistency, page
+    /// messages are the grants of pages.
     pub fn page_messages(&self) -> u64 {
         match self.page_grants() {
             0 => self.sent(Op::GetPageGrant) + self.sent(Op::BarrierGrant) + self.sent(Op::Push),
@@ -139,13 +154,13 @@ impl Outcome {
         }
     }
 
-    /// Grants of pages with sequential consistency.
+    /// Returns the number of page grants with sequential consistency.
     fn page_grants(&self) -> u64 {
         use sequential::message::Op::{GrantRead, GrantWrite};
         [GrantRead, GrantWrite].iter().map(|&op| self.sequential[op as usize - 1]).sum()
     }
 
-    /// Messages of all kinds.
+    /// Returns the number of all messages.
     pub fn all_messages(&self) -> u64 {
         self.messages.iter().chain(&self.sequential).sum()
     }
@@ -168,7 +183,7 @@ const COLUMNS: [&str; 13] = [
     "barriers",
 ];
 
-/// One line of a table; shares of what all tasks' time went into, in percent.
+/// Returns one line of a table. The last four cells are shares of all tasks' time, in percent.
 fn cells(outcome: &Outcome, one: Option<&Outcome>) -> [String; COLUMNS.len()] {
     let speedup = one.map(|one| one.time_ns as f64 / outcome.time_ns.max(1) as f64);
     let tasks = u64::from(outcome.nodes) * u64::from(outcome.tasks);
@@ -192,7 +207,7 @@ fn cells(outcome: &Outcome, one: Option<&Outcome>) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// Runs of a program for people: aligned columns. Speed-ups are against `one`.
+/// Returns the runs of a program as aligned columns. `one` is the reference for speed-ups.
 pub fn table(runs: &[Outcome], one: Option<&Outcome>) -> String {
     let mut lines = vec![COLUMNS.map(String::from)];
     lines.extend(runs.iter().map(|run| cells(run, one)));
@@ -206,12 +221,13 @@ pub fn table(runs: &[Outcome], one: Option<&Outcome>) -> String {
     let mut text = String::new();
     for line in lines {
         let cells = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
-        writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ")).expect("into a string");
+        writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "))
+            .expect("a string takes all text");
     }
     text
 }
 
-/// What became of rides, run by run: nothing, if there were none.
+/// Returns the statistics of rides, run by run. The text is empty without rides.
 pub fn rides(runs: &[Outcome]) -> String {
     let mut text = String::new();
     for run in runs {
@@ -230,18 +246,18 @@ pub fn rides(runs: &[Outcome]) -> String {
                 it.wasted,
                 it.late,
             )
-            .expect("into a string");
+            .expect("a string takes all text");
         }
     }
     text
 }
 
-/// The first line of a file of comma-separated values.
+/// Returns the header line of a CSV file.
 pub fn csv_head() -> String {
     format!("program,cluster,{},rides,rides_used,rides_wasted,rides_late\n", COLUMNS.join(","))
 }
 
-/// Runs of a program as lines of such a file.
+/// Returns the runs of a program as lines of a CSV file.
 pub fn csv(program: &str, cluster: &str, runs: &[Outcome], one: Option<&Outcome>) -> String {
     let mut text = String::new();
     for run in runs {
@@ -250,7 +266,7 @@ pub fn csv(program: &str, cluster: &str, runs: &[Outcome], one: Option<&Outcome>
         run.rides.iter().flatten().for_each(|rides| all.add(rides));
         let RideStatistics { sent, used, wasted, late, .. } = all;
         writeln!(text, "{program},\"{cluster}\",{cells},{sent},{used},{wasted},{late}")
-            .expect("into a string");
+            .expect("a string takes all text");
     }
     text
 }

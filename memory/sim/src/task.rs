@@ -1,8 +1,8 @@
-//! A task as its program sees it: each of its operations takes virtual time, during which the
-//! rest of the cluster goes on.
+//! A task as its program sees it. Each operation takes virtual time, in which the rest of the
+//! cluster continues.
 //!
-//! A program's task is a future. An operation leaves word of what is wanted and gives way; the
-//! [machine](crate::machine) lets the future go on when that has been done.
+//! The task of a program is a future. An operation stores its parameters and suspends the future.
+//! The [machine](crate::machine) resumes the future when the operation is done.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -15,98 +15,99 @@ use coherence::message::Lock;
 
 use crate::frames::{Access, Frames};
 
-/// What a task wants.
+/// An operation of a task.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Op {
-    /// To work for so many nanoseconds.
+pub enum Operation {
+    /// Computes for this number of nanoseconds.
     Compute(u64),
-    /// To read or write these bytes.
+    /// Reads or writes these bytes.
     Touch(Range<u64>, Access),
-    /// A lock.
+    /// Acquires a lock.
     Lock(Lock),
-    /// To give it back.
+    /// Releases a lock.
     Unlock(Lock),
-    /// A barrier.
+    /// Waits at a barrier.
     Barrier,
-    /// To set a condition variable.
+    /// Sets a condition variable.
     Set(Lock),
-    /// To reset it.
+    /// Resets a condition variable.
     Reset(Lock),
-    /// To wait until it is set.
+    /// Waits until a condition variable is set.
     Wait(Lock),
-    /// To wait for all others, without consistency.
+    /// Waits at a barrier without consistency.
     Meet,
-    /// The part of the program that is timed begins (true) or ends here.
+    /// The measured part of the program starts (true) or ends here.
     Mark(bool),
 }
 
-/// A task's whole life.
-pub type Life = Pin<Box<dyn Future<Output = ()>>>;
+/// A task from its start to its end.
+pub type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A task.
 #[derive(Clone)]
-pub struct Me {
-    /// Its number among all.
+pub struct Task {
+    /// The index of the task among all tasks.
     pub task: u64,
-    /// How many there are.
+    /// Number of all tasks.
     pub tasks: u64,
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     pub page_bytes: u64,
-    wants: Rc<Cell<Option<Op>>>,
-    wrong: Rc<Cell<Option<String>>>,
+    operation: Rc<Cell<Option<Operation>>>,
+    failure: Rc<Cell<Option<String>>>,
     frames: Rc<RefCell<Frames>>,
 }
 
-impl Me {
+impl Task {
     pub(crate) fn new(task: u64, tasks: u64, page_bytes: u64, frames: Rc<RefCell<Frames>>) -> Self {
-        Self { task, tasks, page_bytes, wants: Rc::default(), wrong: Rc::default(), frames }
+        Self { task, tasks, page_bytes, operation: Rc::default(), failure: Rc::default(), frames }
     }
 
-    /// What the task wants, if its future has given way.
-    pub(crate) fn wanted(&self) -> Option<Op> {
-        self.wants.take()
+    /// Takes the operation of a suspended task.
+    pub(crate) fn take_operation(&self) -> Option<Operation> {
+        self.operation.take()
     }
 
-    /// What the task has found to be wrong.
-    pub(crate) fn complaint(&self) -> Option<String> {
-        self.wrong.take()
+    /// Takes the failure that the task has reported.
+    pub(crate) fn take_failure(&self) -> Option<String> {
+        self.failure.take()
     }
 
-    /// Something is not as it must be: the run ends.
-    pub fn wrong(&self, what: String) {
-        self.wrong.set(Some(what));
+    /// Reports a failure of the program, which ends the run.
+    pub fn fail(&self, what: String) {
+        self.failure.set(Some(what));
     }
 
-    async fn done(&self, op: Op) {
-        self.wants.set(Some(op));
-        let mut asked = false;
-        poll_fn(|_| match std::mem::replace(&mut asked, true) {
+    /// Performs an operation.
+    async fn perform(&self, operation: Operation) {
+        self.operation.set(Some(operation));
+        let mut is_suspended = false;
+        poll_fn(|_| match std::mem::replace(&mut is_suspended, true) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         })
         .await;
     }
 
-    /// Works: `times` that take `ns` nanoseconds each.
+    /// Computes `times` iterations of `ns` nanoseconds each.
     pub async fn compute(&self, times: u64, ns: f64) {
-        self.done(Op::Compute((times as f64 * ns) as u64)).await;
+        self.perform(Operation::Compute((times as f64 * ns) as u64)).await;
     }
 
     /// Reads all of the bytes.
     pub async fn read(&self, bytes: Range<u64>) {
         if !bytes.is_empty() {
-            self.done(Op::Touch(bytes, Access::Read)).await;
+            self.perform(Operation::Touch(bytes, Access::Read)).await;
         }
     }
 
     /// Writes all of the bytes.
     pub async fn write(&self, bytes: Range<u64>) {
         if !bytes.is_empty() {
-            self.done(Op::Touch(bytes, Access::Write)).await;
+            self.perform(Operation::Touch(bytes, Access::Write)).await;
         }
     }
 
-    /// Reads and writes all of the bytes, as `x += y` does, which reads first.
+    /// Reads and then writes all of the bytes, page by page, as `x += y` does.
     pub async fn read_and_write(&self, bytes: Range<u64>) {
         for piece in self.pages(bytes) {
             self.read(piece.clone()).await;
@@ -114,16 +115,16 @@ impl Me {
         }
     }
 
-    /// The bytes, page by page.
+    /// Splits bytes at the borders of pages.
     pub fn pages(&self, bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         let size = self.page_bytes;
-        // Of nothing there are none, wherever it lies in a page.
+        // An empty range has no pieces, even in the middle of a page.
         let end = if bytes.is_empty() { bytes.start / size } else { bytes.end.div_ceil(size) };
         (bytes.start / size..end)
             .map(move |page| bytes.start.max(page * size)..bytes.end.min((page + 1) * size))
     }
 
-    /// Reads the bytes, and answers what stands there.
+    /// Reads bytes and returns them.
     pub async fn load(&self, bytes: Range<u64>) -> Vec<u8> {
         let mut all = Vec::with_capacity((bytes.end - bytes.start) as usize);
         for piece in self.pages(bytes) {
@@ -133,7 +134,7 @@ impl Me {
         all
     }
 
-    /// Writes bytes there.
+    /// Writes these bytes at the address `at`.
     pub async fn store(&self, at: u64, bytes: &[u8]) {
         for piece in self.pages(at..at + bytes.len() as u64) {
             let from = (piece.start - at) as usize..(piece.end - at) as usize;
@@ -142,7 +143,7 @@ impl Me {
         }
     }
 
-    /// Lets `change` change what stands there: page by page, read first.
+    /// Reads bytes, changes them by `change` and writes them, page by page.
     pub async fn update(&self, bytes: Range<u64>, mut change: impl FnMut(u64, &mut [u8])) {
         for piece in self.pages(bytes) {
             self.read(piece.clone()).await;
@@ -154,48 +155,48 @@ impl Me {
         }
     }
 
-    /// Takes a lock.
+    /// Acquires a lock.
     pub async fn lock(&self, lock: Lock) {
-        self.done(Op::Lock(lock)).await;
+        self.perform(Operation::Lock(lock)).await;
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     pub async fn unlock(&self, lock: Lock) {
-        self.done(Op::Unlock(lock)).await;
+        self.perform(Operation::Unlock(lock)).await;
     }
 
     /// Waits at a barrier for all tasks.
     pub async fn barrier(&self) {
-        self.done(Op::Barrier).await;
+        self.perform(Operation::Barrier).await;
     }
 
     /// Sets a condition variable.
     pub async fn set(&self, variable: Lock) {
-        self.done(Op::Set(variable)).await;
+        self.perform(Operation::Set(variable)).await;
     }
 
     /// Resets a condition variable.
     pub async fn reset(&self, variable: Lock) {
-        self.done(Op::Reset(variable)).await;
+        self.perform(Operation::Reset(variable)).await;
     }
 
     /// Waits until a condition variable is set.
     pub async fn wait(&self, variable: Lock) {
-        self.done(Op::Wait(variable)).await;
+        self.perform(Operation::Wait(variable)).await;
     }
 
-    /// Waits for all tasks; nothing becomes consistent.
+    /// Waits for all tasks, at a barrier without consistency.
     pub async fn meet(&self) {
-        self.done(Op::Meet).await;
+        self.perform(Operation::Meet).await;
     }
 
-    /// What is timed begins here. (The first task says so, after a barrier.)
+    /// Starts the measured part of the program. The first task calls this after a barrier.
     pub async fn start(&self) {
-        self.done(Op::Mark(true)).await;
+        self.perform(Operation::Mark(true)).await;
     }
 
-    /// What is timed ends here.
+    /// Ends the measured part of the program.
     pub async fn stop(&self) {
-        self.done(Op::Mark(false)).await;
+        self.perform(Operation::Mark(false)).await;
     }
 }

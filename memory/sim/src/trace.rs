@@ -1,28 +1,71 @@
-//! What happened, as Perfetto (ui.perfetto.dev) and Chrome show it: nodes as processes, tasks as
-//! threads beside one for the protocol, messages as arrows, rides as
-//! instants on the protocol of the node where they or word of them came. The format is that of
-//! Chrome's JSON trace events; times in it are microseconds.
+//! The trace of a run, as Perfetto (ui.perfetto.dev) and Chrome show it.
+//!
+//! Nodes are processes. The tasks of a node are threads, and one more thread is the protocol.
+//! Messages are arrows. Rides, and reports of their fates, are instants at the protocol of the node
+//! that receives them. The format is that of Chrome's JSON trace events, with times in
+//! microseconds. Each event is written when it happens.
 
-use std::fmt::Write;
+use std::io::{self, Write};
 
 use coherence::message::Header;
 use coherence::ride::Ride;
+use serde::Serialize;
 
-/// A trace that is being drawn.
-#[derive(Clone, Debug)]
+/// A trace in progress.
 pub struct Trace {
-    text: String,
+    out: Box<dyn Write>,
+    events: u64,
+    /// The first error.
+    error: Option<io::Error>,
 }
 
-impl Default for Trace {
-    fn default() -> Self {
-        Self { text: String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n") }
-    }
+/// An event of the format. Absent members are not written.
+#[derive(Default, Serialize)]
+struct Event<'a> {
+    #[serde(rename = "ph")]
+    phase: &'a str,
+    #[serde(rename = "s", skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
+    #[serde(rename = "bp", skip_serializing_if = "Option::is_none")]
+    binding_point: Option<&'a str>,
+    #[serde(rename = "cat", skip_serializing_if = "Option::is_none")]
+    category: Option<&'a str>,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    #[serde(rename = "pid")]
+    node: u32,
+    #[serde(rename = "tid")]
+    thread: u32,
+    #[serde(rename = "ts", skip_serializing_if = "Option::is_none")]
+    at_us: Option<f64>,
+    #[serde(rename = "dur", skip_serializing_if = "Option::is_none")]
+    duration_us: Option<f64>,
+    #[serde(rename = "args", skip_serializing_if = "Option::is_none")]
+    arguments: Option<Arguments<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Arguments<'a> {
+    Name { name: &'a str },
+    Ride { page: u64, fate: &'a str, by: &'a str, with: &'a str, from: u32 },
+}
+
+fn microseconds(ns: u64) -> Option<f64> {
+    Some(ns as f64 / 1000.0)
 }
 
 impl Trace {
-    /// Names nodes and tasks.
-    pub(crate) fn begin(&mut self, nodes: u32, tasks: u32) {
+    /// Starts a trace. An error of the writer ends it: see [`finish`](Self::finish).
+    pub fn new(out: impl Write + 'static) -> Self {
+        let mut trace = Self { out: Box::new(out), events: 0, error: None };
+        trace.write(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+        trace
+    }
+
+    /// Names the nodes and their threads.
+    pub(crate) fn name_threads(&mut self, nodes: u32, tasks: u32) {
         for node in 0..nodes {
             self.name("process_name", node, 0, &format!("node {node}"));
             for task in 0..tasks {
@@ -34,70 +77,102 @@ impl Trace {
     }
 
     fn name(&mut self, what: &str, node: u32, thread: u32, name: &str) {
-        self.event(format_args!(
-            "\"ph\":\"M\",\"name\":\"{what}\",\"pid\":{node},\"tid\":{thread},\
-             \"args\":{{\"name\":\"{name}\"}}"
-        ));
+        let arguments = Some(Arguments::Name { name });
+        self.event(&Event { phase: "M", name: what, node, thread, arguments, ..Event::default() });
     }
 
-    /// A thread was at something.
+    /// Records an activity of a thread.
     pub(crate) fn span(&mut self, node: u32, thread: u32, name: &str, from: u64, to: u64) {
-        let (from, took) = (Micros(from), Micros(to - from));
-        self.event(format_args!(
-            "\"ph\":\"X\",\"name\":\"{name}\",\"pid\":{node},\"tid\":{thread},\
-             \"ts\":{from},\"dur\":{took}"
-        ));
+        self.event(&Event {
+            phase: "X",
+            name,
+            node,
+            thread,
+            at_us: microseconds(from),
+            duration_us: microseconds(to - from),
+            ..Event::default()
+        });
     }
 
-    /// A message left.
+    /// Records that a message leaves.
     pub(crate) fn leave(&mut self, node: u32, thread: u32, number: u64, name: &str, at: u64) {
-        let at = Micros(at);
-        self.event(format_args!(
-            "\"ph\":\"s\",\"cat\":\"message\",\"name\":\"{name}\",\"id\":{number},\
-             \"pid\":{node},\"tid\":{thread},\"ts\":{at}"
-        ));
+        self.event(&Event {
+            phase: "s",
+            category: Some("message"),
+            name,
+            id: Some(number),
+            node,
+            thread,
+            at_us: microseconds(at),
+            ..Event::default()
+        });
     }
 
-    /// And arrived.
+    /// Records that a message arrives.
     pub(crate) fn arrive(&mut self, node: u32, thread: u32, number: u64, name: &str, at: u64) {
-        let at = Micros(at);
-        self.event(format_args!(
-            "\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"message\",\"name\":\"{name}\",\"id\":{number},\
-             \"pid\":{node},\"tid\":{thread},\"ts\":{at}"
-        ));
+        self.event(&Event {
+            phase: "f",
+            binding_point: Some("e"),
+            category: Some("message"),
+            name,
+            id: Some(number),
+            node,
+            thread,
+            at_us: microseconds(at),
+            ..Event::default()
+        });
     }
 
-    /// A page rode along with a message; or word came of what became of one that did.
+    /// Records a page that a message carries, or the reported fate of one.
     pub(crate) fn ride(&mut self, thread: u32, message: &Header, ride: &Ride, at: u64) {
-        let Header { op, from, to, .. } = message;
-        let (page, fate, by, op, at) =
-            (ride.page, ride.fate.name(), ride.by.name(), op.name(), Micros(at));
-        self.event(format_args!(
-            "\"ph\":\"i\",\"s\":\"t\",\"cat\":\"ride\",\"name\":\"page {page} {fate}\",\
-             \"pid\":{to},\"tid\":{thread},\"ts\":{at},\
-             \"args\":{{\"page\":{page},\"fate\":\"{fate}\",\"by\":\"{by}\",\"with\":\"{op}\",\"from\":{from}}}"
-        ));
+        let (page, fate) = (ride.page, ride.fate.name());
+        self.event(&Event {
+            phase: "i",
+            scope: Some("t"),
+            category: Some("ride"),
+            name: &format!("page {page} {fate}"),
+            node: message.to,
+            thread,
+            at_us: microseconds(at),
+            arguments: Some(Arguments::Ride {
+                page,
+                fate,
+                by: ride.by.name(),
+                with: message.op.name(),
+                from: message.from,
+            }),
+            ..Event::default()
+        });
     }
 
-    fn event(&mut self, fields: std::fmt::Arguments<'_>) {
-        writeln!(self.text, "{{{fields}}},").expect("into a string");
-    }
-
-    /// The whole file's text.
-    pub fn finish(mut self) -> String {
-        // The list must not end with a comma.
-        if self.text.ends_with(",\n") {
-            self.text.truncate(self.text.len() - 2);
+    fn event(&mut self, event: &Event<'_>) {
+        if self.error.is_some() {
+            return;
         }
-        self.text.push_str("\n]}\n");
-        self.text
+        if self.events > 0 {
+            self.write(b",\n");
+        }
+        self.events += 1;
+        if let Err(error) = serde_json::to_writer(&mut self.out, event) {
+            self.error.get_or_insert(error.into());
+        }
     }
-}
 
-struct Micros(u64);
+    fn write(&mut self, bytes: &[u8]) {
+        if self.error.is_none() {
+            self.error = self.out.write_all(bytes).err();
+        }
+    }
 
-impl std::fmt::Display for Micros {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    /// Writes the end of the trace.
+    ///
+    /// # Errors
+    /// The first error of the writer.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.write(b"\n]}\n");
+        match self.error {
+            Some(error) => Err(error),
+            None => self.out.flush(),
+        }
     }
 }

@@ -1,23 +1,24 @@
-//! With `auto` fewer messages bring pages, few pages ride in vain, and no program is slower for
-//! it: on the paper's cluster, two nodes on each machine.
+//! The `auto` policy on the paper's cluster, with two nodes per machine. Fewer messages carry
+//! pages, few rides are useless, and no program is slower.
 
 use coherence::ride::{Carrier, Policy};
 use coherence::scope::statistics::each;
 use sim::cluster::Cluster;
-use sim::machine::{Machine, Setup};
-use sim::program;
+use sim::machine::Machine;
+use sim::program::known;
 use sim::protocol::Consistency;
 use sim::report::Outcome;
+use sim::setup::Setup;
 
 const PAGE_BYTES: usize = 8192;
 
 fn run(name: &str, parameters: &str, rides: Policy) -> Outcome {
-    let mut cluster = Cluster::known("paper").expect("it is known");
+    let mut cluster = Cluster::known("paper").expect("a known name");
     cluster.network.machine_nodes = 2;
     cluster.cores = 1;
-    let known = program::ALL.iter().find(|known| known.name == name).expect("it is known");
+    let known = known::ALL.iter().find(|known| known.name == name).expect("a known name");
     let table = parameters.parse().expect("a table");
-    let program = known.make(&table, &cluster).expect("it is possible");
+    let program = known.make(&table, &cluster).expect("valid parameters");
     let setup = Setup {
         cluster,
         nodes: 32,
@@ -30,10 +31,10 @@ fn run(name: &str, parameters: &str, rides: Policy) -> Outcome {
         rides,
         contention: true,
     };
-    Machine::new(&setup, program.as_ref()).run().expect("it ends")
+    Machine::new(&setup, program.as_ref()).run().expect("no error")
 }
 
-/// Percent of page messages that are saved, at least.
+/// Checks the savings: at least this percentage of page messages.
 fn saves(name: &str, parameters: &str, percent: u64) {
     let normal = run(name, parameters, Policy::Normal);
     let auto = run(name, parameters, Policy::Auto);
@@ -46,7 +47,7 @@ fn saves(name: &str, parameters: &str, percent: u64) {
     assert!(after * 100 <= before * 102, "{name}: {after} ns, {before} without rides");
     let vain: u64 = each(&auto.rides).map(|(_, _, rides)| rides.sent - rides.used).sum();
     let vain = vain * PAGE_BYTES as u64;
-    assert!(vain * 10 < auto.bytes, "{name}: {vain} bytes rode in vain, of {}", auto.bytes);
+    assert!(vain * 10 < auto.bytes, "{name}: {vain} bytes of useless rides, of {}", auto.bytes);
 }
 
 #[test]

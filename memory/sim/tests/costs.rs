@@ -1,16 +1,21 @@
-//! What single operations cost on a cluster is what its times add up to.
+//! The cost of single operations is the sum of the cluster's times.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::rc::Rc;
 
 use coherence::ride::Policy;
 use sim::cluster::{Cluster, Waking};
-use sim::machine::{Machine, Setup};
+use sim::machine::Machine;
 use sim::program::{Allocation, Program};
 use sim::protocol::Consistency;
 use sim::report::Outcome;
-use sim::task::{Life, Me};
+use sim::setup::Setup;
+use sim::task::{Task, TaskFuture};
 use sim::trace::Trace;
 
-/// The second task reads pages of the first one, one after the other; that one works as long
-/// as is said, and waits.
+/// The second task reads a number of pages of the first one, one after the other. The first task
+/// computes for some time, and waits.
 struct Reads(u64, u64);
 
 impl Program for Reads {
@@ -18,7 +23,7 @@ impl Program for Reads {
         vec![Allocation::on(0, self.0 * page_bytes)]
     }
 
-    fn task(&self, me: Me, bases: &[u64]) -> Life {
+    fn task(&self, me: Task, bases: &[u64]) -> TaskFuture {
         let (base, pages, works) = (bases[0], self.0, self.1);
         Box::pin(async move {
             if me.task == 0 {
@@ -37,7 +42,7 @@ impl Program for Reads {
 
 fn setup(cluster: &str, nodes: u32, tasks: u32) -> Setup {
     Setup {
-        cluster: Cluster::known(cluster).expect("it is known"),
+        cluster: Cluster::known(cluster).expect("a known name"),
         nodes,
         tasks,
         page_bytes: 8192,
@@ -51,7 +56,7 @@ fn setup(cluster: &str, nodes: u32, tasks: u32) -> Setup {
 }
 
 fn run(setup: &Setup, program: &dyn Program) -> Outcome {
-    Machine::new(setup, program).run().expect("it ends")
+    Machine::new(setup, program).run().expect("no error")
 }
 
 #[test]
@@ -64,7 +69,7 @@ fn a_page_takes_a_quarter_of_a_millisecond_on_the_papers_cluster() {
 
 #[test]
 fn tasks_of_a_node_fetch_a_page_once() {
-    // Tasks 0 and 1 are on one node, and the page lives there.
+    // Tasks 0 and 1 are on one node, which is the home of the page.
     let outcome = run(&setup("current", 2, 2), &Reads(100, 0));
     assert_eq!(outcome.sent(coherence::message::Op::GetPageGrant), 0);
 }
@@ -79,10 +84,11 @@ fn a_waiter_without_a_processor_must_be_woken() {
         run(&setup, &Reads(100, works)).time_ns
     };
     let awake = time(2, 0);
-    assert_eq!(time(2, 1_000_000_000), awake, "there is one for the protocol");
-    // The reader's node at each fault; the other looks, since its task waits.
+    assert_eq!(time(2, 1_000_000_000), awake, "a processor is free for the protocol");
+    // The reader's node must be woken at each fault. The other node spins, since its task waits.
     assert_eq!(time(1, 0), awake + 100 * waiting_ns);
-    // That one, too, since its task works; the answer then finds the reader's node asleep.
+    // The other node must be woken too, since its task computes. Then the answer must wake the
+    // reader's node.
     assert_eq!(time(1, 1_000_000_000), awake + 100 * (2 * waiting_ns + computing_ns));
 }
 
@@ -102,7 +108,7 @@ fn a_waiter_runs_the_protocol_without_another_processor() {
     assert_eq!(run(&setup, &GivesBack(100)).time_ns, 0);
 }
 
-/// Takes a lock and gives it back, so many times.
+/// Acquires and releases a lock, this number of times.
 struct GivesBack(u64);
 
 impl Program for GivesBack {
@@ -110,7 +116,7 @@ impl Program for GivesBack {
         Vec::new()
     }
 
-    fn task(&self, me: Me, _: &[u64]) -> Life {
+    fn task(&self, me: Task, _: &[u64]) -> TaskFuture {
         let times = self.0;
         Box::pin(async move {
             me.start().await;
@@ -123,7 +129,7 @@ impl Program for GivesBack {
     }
 }
 
-/// Everybody works as long, and meets.
+/// All tasks compute for this time, and meet.
 struct Works(u64);
 
 impl Program for Works {
@@ -131,7 +137,7 @@ impl Program for Works {
         Vec::new()
     }
 
-    fn task(&self, me: Me, _: &[u64]) -> Life {
+    fn task(&self, me: Task, _: &[u64]) -> TaskFuture {
         let ns = self.0;
         Box::pin(async move {
             if me.task == 0 {
@@ -151,27 +157,43 @@ fn work_takes_its_time_and_a_barrier_some() {
     let alone = run(&setup("current", 1, 1), &Works(1_000_000));
     let many = run(&setup("current", 1024, 1), &Works(1_000_000));
     assert!((1_000_000..1_010_000).contains(&alone.time_ns), "{}", alone.time_ns);
-    // Word of all comes up a tree of ten levels, and goes down again; nobody takes in 1,023
-    // messages. The first node need not wait for those that go down.
-    let network = Cluster::known("current").expect("it is known").network;
+    // Arrivals go up a tree of ten levels, and grants go down. No node receives 1,023 messages. The
+    // first node does not wait for the grants.
+    let network = Cluster::known("current").expect("a known name").network;
     let level = network.send_ns + network.latency_ns + network.receive_ns;
     let took = many.time_ns - alone.time_ns;
     assert!((10 * level..30 * level).contains(&took), "{took} ns, {level} ns a level");
     assert_eq!(many.computed_ns, 1024 * 1_000_000);
 }
 
+/// A writer whose text can be read after the run.
+#[derive(Clone, Default)]
+struct Text(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[test]
 fn a_trace_shows_each_ride_and_its_outcome() {
     let setup = Setup { rides: Policy::Ainori1, ..setup("paper", 2, 1) };
     let mut machine = Machine::new(&setup, &Reads(100, 0));
-    machine.draw(Trace::default());
-    let outcome = machine.run().expect("it ends");
-    let trace = machine.drawn().expect("it was drawn").finish();
+    let text = Text::default();
+    machine.write_trace(Trace::new(text.clone()));
+    let outcome = machine.run().expect("no error");
+    machine.take_trace().expect("a trace").finish().expect("no I/O");
+    let trace = String::from_utf8(text.0.take()).expect("UTF-8");
     let rides: u64 = outcome.rides.iter().flatten().map(|rides| rides.sent).sum();
     let count = |words: &str| trace.matches(words).count() as u64;
     assert!(rides > 50, "{rides} rides");
     assert_eq!(count("\"fate\":\"aboard\""), rides);
-    // What became of the last ones, no request has told.
+    // No request reports the fates of the last rides.
     let told = count("\"fate\":\"used\"");
     assert!(told > 0 && told <= rides, "{told} of {rides}");
     assert!(trace.contains("\"name\":\"page 50 aboard\",\"pid\":1,"), "{trace}");

@@ -1,5 +1,5 @@
-//! Random programs on random clusters with faults: `NAGAYA_SEED` says which one, `NAGAYA_WALKS`
-//! how many.
+//! Random programs on random clusters with faults. `NAGAYA_SEED` selects one; `NAGAYA_WALKS` sets
+//! their number.
 
 fn all(programs: u64, run: impl Fn(u64) -> Result<(), String>) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));

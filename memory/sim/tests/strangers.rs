@@ -1,25 +1,26 @@
-//! `auto` and programs that its numbers were not chosen with: how much slower they are for it at
-//! most, and that fewer than a tenth of the bytes are rides that nobody used.
+//! The `auto` policy and programs that were not used to choose its numbers. The tests limit the
+//! loss of time, and the share of useless rides to a tenth of all bytes.
 //!
-//! Each program has as many pages at each task's node; in every round each task reads some of
-//! others' pages, computes, and writes its own.
+//! Each program has the same number of pages at each task's node. In every round each task reads
+//! some pages of other tasks, computes, and writes its own pages.
 
 use coherence::ride::Policy;
 use coherence::scope::statistics::each;
 use coherence::story::Random;
 use sim::cluster::Cluster;
-use sim::machine::{Machine, Setup};
+use sim::machine::Machine;
 use sim::program::{Allocation, Program};
 use sim::protocol::Consistency;
 use sim::report::Outcome;
-use sim::task::{Life, Me};
+use sim::setup::Setup;
+use sim::task::{Task, TaskFuture};
 
 const PAGE_BYTES: u64 = 8192;
-/// Pages of a task, and rounds.
+/// Number of pages per task, and number of rounds.
 const PAGES: u64 = 24;
 const ROUNDS: u64 = 40;
 
-/// Which pages (whose, and which of theirs) a task reads in a round.
+/// Returns the pages that a task reads in a round, each by its task and index.
 type Reads = fn(task: u64, tasks: u64, round: u64) -> Vec<(u64, u64)>;
 
 struct Rounds(Reads);
@@ -29,7 +30,7 @@ impl Program for Rounds {
         (0..tasks).map(|task| Allocation::on(task, PAGES * page_bytes)).collect()
     }
 
-    fn task(&self, me: Me, bases: &[u64]) -> Life {
+    fn task(&self, me: Task, bases: &[u64]) -> TaskFuture {
         let (reads, bases) = (self.0, bases.to_vec());
         Box::pin(async move {
             let page = |task: u64, page: u64| {
@@ -58,49 +59,49 @@ impl Program for Rounds {
     }
 }
 
-/// Numbers that depend on these only.
+/// Returns random numbers that depend only on these parameters.
 fn random(task: u64, round: u64) -> Random {
     Random::new(round * 1000 + task)
 }
 
-/// Any pages of anybody's, never the same.
+/// Random pages of all tasks, different in each round.
 fn gather(task: u64, tasks: u64, round: u64) -> Vec<(u64, u64)> {
     let mut random = random(task, round);
     let mut any = |below: u64| random.below(below as usize) as u64;
     (0..16).map(|_| (any(tasks), any(PAGES))).collect()
 }
 
-/// All of the one's before it.
+/// All pages of the previous task.
 fn ring(task: u64, tasks: u64, _: u64) -> Vec<(u64, u64)> {
     (0..PAGES).map(|page| ((task + tasks - 1) % tasks, page)).collect()
 }
 
-/// Some of one task's, which is another in each round.
+/// Some pages of one task, which differs between rounds.
 fn hotspot(_: u64, tasks: u64, round: u64) -> Vec<(u64, u64)> {
     let whose = random(0, round).below(tasks as usize) as u64;
     (0..6).map(|page| (whose, page)).collect()
 }
 
-/// A page of each, as a matrix is transposed.
+/// One page of each task, like the transposition of a matrix.
 fn transpose(task: u64, tasks: u64, _: u64) -> Vec<(u64, u64)> {
     (1..tasks).map(|step| ((task + step) % tasks, task % PAGES)).collect()
 }
 
-/// Of a neighbour's pages each second one, by chance.
+/// Random pages of a neighbour, half of all.
 fn half(task: u64, tasks: u64, round: u64) -> Vec<(u64, u64)> {
     let mut random = random(task, round);
     let pages = (0..PAGES).filter(|_| random.one_in(2));
     pages.map(|page| ((task + 1) % tasks, page)).collect()
 }
 
-/// All of one neighbour's for some rounds, then the other's.
+/// Pages of one neighbour for some rounds, then pages of the other.
 fn turns(task: u64, tasks: u64, round: u64) -> Vec<(u64, u64)> {
     let step = if (round / 5).is_multiple_of(2) { 1 } else { tasks - 1 };
     (0..8).map(|page| ((task + step) % tasks, page)).collect()
 }
 
 fn run(cluster: &str, nodes: u32, reads: Reads, rides: Policy) -> Outcome {
-    let mut cluster = Cluster::known(cluster).expect("it is known");
+    let mut cluster = Cluster::known(cluster).expect("a known name");
     if cluster.cores == 2 {
         (cluster.network.machine_nodes, cluster.cores) = (2, 1);
     }
@@ -116,11 +117,11 @@ fn run(cluster: &str, nodes: u32, reads: Reads, rides: Policy) -> Outcome {
         rides,
         contention: true,
     };
-    Machine::new(&setup, &Rounds(reads)).run().expect("it ends")
+    Machine::new(&setup, &Rounds(reads)).run().expect("no error")
 }
 
-/// Percent of page messages that are saved, at least, and of time that is lost, at most, on 8 and
-/// on 32 nodes of both clusters.
+/// Checks the minimum percentage of saved page messages and the maximum percentage of lost time, on
+/// 8 and on 32 nodes of both clusters.
 fn saves(name: &str, reads: Reads, least: f64, most: f64) {
     for (cluster, nodes) in [("paper", 8), ("paper", 32), ("current", 8), ("current", 32)] {
         let [normal, auto] =
@@ -149,8 +150,8 @@ fn a_ring() {
     saves("ring", ring, 50.0, 2.0);
 }
 
-/// All want the same few pages at once: what rides to one, the others wait for; and it takes
-/// some time to be known.
+/// All tasks read the same few pages at once. A ride to one task delays the others, and the policy
+/// learns this only after some time.
 #[test]
 fn a_hotspot_that_moves() {
     saves("hotspot", hotspot, -1.0, 3.0);

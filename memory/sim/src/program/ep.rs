@@ -1,15 +1,16 @@
-//! EP: Gaussian deviates by chance, counted by size (`examples/dsm/ep.c`).
+//! EP: random Gaussian deviates, counted by size (`examples/dsm/ep.c`).
 
 use serde::{Deserialize, Serialize};
 
+use super::parameters::Make;
 use super::random::Nas;
-use super::{Allocation, Make, Program, doubles, part};
+use super::{Allocation, Program, doubles, part};
 use crate::cluster::Cluster;
-use crate::task::{Life, Me};
+use crate::task::{Task, TaskFuture};
 
-pub(super) const ABOUT: &str = "Gaussian deviates by chance, counted and added up";
+pub(super) const ABOUT: &str = "random Gaussian deviates, counted and added up";
 
-/// Two sums, then ten counts.
+/// Shared memory holds two sums, then ten counts.
 const SUMS: usize = 2;
 const SIZES: usize = 10;
 const TALLY: u64 = 8 * (SUMS + SIZES) as u64;
@@ -18,7 +19,7 @@ const TALLY: u64 = 8 * (SUMS + SIZES) as u64;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Ep {
-    /// 2 to the power of this pairs.
+    /// The binary logarithm of the number of pairs.
     exponent: u32,
     #[serde(skip)]
     pair_ns: f64,
@@ -38,12 +39,12 @@ impl Make for Ep {
     fn check(&self) -> Result<(), String> {
         match self.exponent {
             0..=40 => Ok(()),
-            exponent => Err(format!("exponent is {exponent}, and must be 0 to 40")),
+            exponent => Err(format!("exponent is {exponent}, but must be 0 to 40")),
         }
     }
 }
 
-/// What a share of the pairs comes to.
+/// Returns the sums and counts of a part of the pairs.
 pub(super) fn count(pairs: std::ops::Range<u64>) -> ([f64; SUMS], [u64; SIZES]) {
     let (mut sums, mut counts) = ([0.0; SUMS], [0; SIZES]);
     let mut random = Nas::new(271_828_183, 2 * pairs.start);
@@ -70,7 +71,7 @@ impl Program for Ep {
         vec![Allocation::on(0, TALLY)]
     }
 
-    fn task(&self, me: Me, bases: &[u64]) -> Life {
+    fn task(&self, me: Task, bases: &[u64]) -> TaskFuture {
         let tally = bases[0]..bases[0] + TALLY;
         let (pairs, pair_ns) = (1 << self.exponent, self.pair_ns);
         Box::pin(async move {
@@ -98,12 +99,12 @@ impl Program for Ep {
             if me.task == 0 {
                 me.stop().await;
                 let sums = me.load(tally).await;
-                // As NAS publishes them, for class S.
+                // The published values of NAS, for class S.
                 if pairs == 1 << 24 {
                     let published = [-3.247_834_652_034_74e3, -6.958_407_078_382_297e3];
                     for (sum, published) in doubles(&sums).zip(published) {
                         if (sum - published).abs() > 1e-8 * published.abs() {
-                            me.wrong(format!("a sum is {sum}, and {published} by NAS"));
+                            me.fail(format!("a sum is {sum}, but NAS publishes {published}"));
                         }
                     }
                 }

@@ -1,11 +1,12 @@
-//! IS: ranks of integers, by counting them (`examples/dsm/is.c`).
+//! IS: ranks of integers, by counting (`examples/dsm/is.c`).
 
 use serde::{Deserialize, Serialize};
 
+use super::parameters::Make;
 use super::random::chance;
-use super::{Allocation, Make, Program, part};
+use super::{Allocation, Program, part};
 use crate::cluster::Cluster;
-use crate::task::{Life, Me};
+use crate::task::{Task, TaskFuture};
 
 pub(super) const ABOUT: &str = "ranks of keys, counted in one histogram under a lock";
 
@@ -35,7 +36,7 @@ impl Make for Is {
         match (self.integers, self.range) {
             (1..=1_073_741_824, 1..=16_777_216) => Ok(()),
             (integers, range) => Err(format!(
-                "integers are {integers} and range is {range}, and must be 1 to 1073741824 and \
+                "integers are {integers} and range is {range}, but must be 1 to 1073741824 and \
                  1 to 16777216"
             )),
         }
@@ -43,6 +44,7 @@ impl Make for Is {
 }
 
 impl Is {
+    /// Returns the initial value of an integer.
     fn value(&self, at: u64) -> u64 {
         let sum: u64 = (0..4).map(|part| chance(4 * at + part) >> 33).sum();
         (sum as f64 / (1u64 << 33) as f64 * self.range as f64) as u64
@@ -58,7 +60,7 @@ impl Program for Is {
         vec![Allocation::on(0, 4 * self.range)]
     }
 
-    fn task(&self, me: Me, bases: &[u64]) -> Life {
+    fn task(&self, me: Task, bases: &[u64]) -> TaskFuture {
         let counters = bases[0]..bases[0] + 4 * self.range;
         let is = self.clone();
         Box::pin(async move {
@@ -66,7 +68,7 @@ impl Program for Is {
             let count = mine.end - mine.start;
             let mut own = vec![0u32; is.range as usize];
             mine.clone().for_each(|at| own[is.value(at) as usize] += 1);
-            // What was changed, and to what.
+            // The changed integers, and their new values.
             let mut changed = std::collections::BTreeMap::new();
             me.barrier().await;
             if me.task == 0 {
@@ -103,7 +105,7 @@ impl Program for Is {
                 let (words, _) = sums.as_chunks();
                 let all: u64 = words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).sum();
                 if all != is.integers {
-                    me.wrong(format!("{all} integers are counted, of {}", is.integers));
+                    me.fail(format!("{all} integers are counted, expected {}", is.integers));
                 }
                 me.compute(count, is.integer_ns / 2.0).await;
                 me.barrier().await;

@@ -1,4 +1,4 @@
-//! What the programs' inner loops take on this machine, for a cluster file.
+//! Measures the programs' inner loops on this machine, for a cluster file.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use super::random::chance;
 use super::{ep, tsp, water};
 use crate::cluster::Compute;
 
-/// Measures all of them, for a second or so in all, on one processor.
+/// Measures all inner loops on one processor. This takes about a second.
 pub fn measure() -> Compute {
     let number = |at: u64| (chance(at) % 1000) as f64 / 1000.0;
     Compute {
@@ -70,12 +70,12 @@ pub fn measure() -> Compute {
             1 << 16
         }),
         tsp_ns: each(tsp::search_some),
-        water_ns: each(water::look_at_some),
+        water_ns: each(water::compute_some),
     }
 }
 
-/// Nanoseconds of each of as many as `work` says it did: the least of several rounds, since
-/// whatever else the machine does only adds.
+/// Returns the time of an iteration in nanoseconds: the minimum of several rounds, since other work
+/// of the machine only adds. `work` returns its number of iterations.
 fn each(mut work: impl FnMut() -> u64) -> f64 {
     const ROUND: Duration = Duration::from_millis(30);
     let mut least = f64::INFINITY;
@@ -89,7 +89,7 @@ fn each(mut work: impl FnMut() -> u64) -> f64 {
     least
 }
 
-/// Eight sums, which the compiler can keep in vector registers.
+/// Returns the scalar product. The compiler can keep the eight sums in vector registers.
 fn dot(x: &[f64], y: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     for (x, y) in x.chunks_exact(8).zip(y.chunks_exact(8)) {
@@ -100,6 +100,7 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     sums.iter().sum()
 }
 
+/// Updates a row of points.
 fn relax(to: &mut [f32], above: &[f32], beside: &[f32], below: &[f32]) {
     for k in 1..to.len() {
         let mean = (above[k] + below[k] + beside[k - 1] + beside[k]) / 4.0;

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Allocation, Make, Program};
+use super::parameters::Make;
+use super::{Allocation, Program};
 use crate::cluster::Cluster;
-use crate::task::{Life, Me};
+use crate::task::{Task, TaskFuture};
 
 pub(super) const ABOUT: &str = "factors of a matrix, by blocks, without pivoting";
 
@@ -12,13 +13,13 @@ pub(super) const ABOUT: &str = "factors of a matrix, by blocks, without pivoting
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Lu {
-    /// Rows and columns.
+    /// Number of rows and of columns.
     size: u64,
-    /// Those of a block.
+    /// Number of rows and of columns of a block.
     block: u64,
-    /// Bytes from one of a task's blocks to its next; 0: those of a block. In the `lu.c` that comes
-    /// with JIAJIA 2.1 they are 1,024 for blocks of 32, an eighth of a block: it adds a block's
-    /// count of numbers to an address, so that blocks overlap.
+    /// Bytes from one of a task's blocks to its next; 0 for the size of a block. In the `lu.c` of
+    /// JIAJIA 2.1 this is 1,024 for blocks of 32, an eighth of a block. That program adds the count
+    /// of numbers in a block to an address, so blocks overlap.
     apart: u64,
     #[serde(skip)]
     element_ns: f64,
@@ -39,13 +40,13 @@ impl Make for Lu {
         match (self.size, self.block) {
             (1..=65536, 1..=4096) => Ok(()),
             (size, block) => Err(format!(
-                "size is {size} and block {block}, and must be 1 to 65536 and 1 to 4096"
+                "size is {size} and block {block}, but must be 1 to 65536 and 1 to 4096"
             )),
         }
     }
 }
 
-/// How tasks and blocks lie.
+/// The distribution of blocks over tasks.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
     blocks: u64,
@@ -66,12 +67,12 @@ impl Grid {
         i % self.down * self.across + j % self.across
     }
 
-    /// Columns of the blocks of a task that has this column.
+    /// Returns the number of columns of blocks of a task that has this column.
     fn columns(&self, j: u64) -> u64 {
         (self.blocks - j % self.across).div_ceil(self.across)
     }
 
-    /// How many blocks a task has.
+    /// Returns the number of blocks of a task.
     fn count(&self, task: u64) -> u64 {
         let (i, j) = (task / self.across, task % self.across);
         match i < self.blocks && j < self.blocks {
@@ -80,7 +81,7 @@ impl Grid {
         }
     }
 
-    /// Which of its owner's blocks one is.
+    /// Returns the index of a block among those of its owner.
     fn place(&self, i: u64, j: u64) -> u64 {
         i / self.down * self.columns(j) + j / self.across
     }
@@ -93,7 +94,7 @@ impl Program for Lu {
         (0..tasks).map(|task| Allocation::on(task, grid.count(task) * bytes)).collect()
     }
 
-    fn task(&self, me: Me, bases: &[u64]) -> Life {
+    fn task(&self, me: Task, bases: &[u64]) -> TaskFuture {
         let Self { size, block, apart, element_ns } = *self;
         let apart = if apart == 0 { block * block * 8 } else { apart };
         let bases = bases.to_vec();
@@ -130,7 +131,7 @@ impl Program for Lu {
                     me.compute(cube / 2, element_ns).await;
                 }
                 me.barrier().await;
-                // The first row below k, and the first column right of it, that are ours.
+                // The task's first row below k, and its first column right of k.
                 let from = |ours: u64, step: u64| k + 1 + (ours + step - (k + 1) % step) % step;
                 for i in (from(first, grid.down)..grid.blocks).step_by(grid.down as usize) {
                     for j in (from(next, grid.across)..grid.blocks).step_by(grid.across as usize) {

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Allocation, Make, Program, part};
+use super::parameters::Make;
+use super::{Allocation, Program, part};
 use crate::cluster::Cluster;
-use crate::task::{Life, Me};
+use crate::task::{Task, TaskFuture};
 
 pub(super) const ABOUT: &str = "product of two matrices, the second transposed";
 
@@ -12,7 +13,7 @@ pub(super) const ABOUT: &str = "product of two matrices, the second transposed";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Mm {
-    /// Rows and columns.
+    /// Number of rows and of columns.
     size: u64,
     #[serde(skip)]
     element_ns: f64,
@@ -32,7 +33,7 @@ impl Make for Mm {
     fn check(&self) -> Result<(), String> {
         match self.size {
             1..=65536 => Ok(()),
-            size => Err(format!("size is {size}, and must be 1 to 65536")),
+            size => Err(format!("size is {size}, but must be 1 to 65536")),
         }
     }
 }
@@ -42,7 +43,7 @@ impl Program for Mm {
         vec![Allocation::bands(self.size, self.size * 8, tasks); 3]
     }
 
-    fn task(&self, me: Me, bases: &[u64]) -> Life {
+    fn task(&self, me: Task, bases: &[u64]) -> TaskFuture {
         let (size, element_ns) = (self.size, self.element_ns);
         let [a, b, c] = [bases[0], bases[1], bases[2]];
         Box::pin(async move {
@@ -65,7 +66,7 @@ impl Program for Mm {
                 me.read(b + column * row_bytes..b + (column + 1) * row_bytes).await;
                 for row in rows.clone() {
                     let at = c + row * row_bytes + column * 8;
-                    // What was touched stays, as nobody waits for anything.
+                    // Pages that were accessed stay, since no node waits for them.
                     if column == 0 || at % me.page_bytes < 8 {
                         me.write(at..at + 8).await;
                     }

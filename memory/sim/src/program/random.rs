@@ -1,7 +1,6 @@
-//! What programs take for chance: numbers that depend on a place only, so that every task can
-//! compute its own.
+//! Random numbers of programs. They depend only on an index, so every task can compute its own.
 
-/// A number that depends on `at`: splitmix64, by Steele, Lea, Flood.
+/// Returns the number of the index `at`: splitmix64, by Steele, Lea, Flood.
 pub(super) fn chance(at: u64) -> u64 {
     let mut z = at.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,7 +17,7 @@ const FACTOR: u64 = 1_220_703_125;
 const MASK: u64 = (1 << 46) - 1;
 
 impl Nas {
-    /// The sequence of a seed, `skipped` numbers on.
+    /// Creates the sequence of a seed, without its first `skipped` numbers.
     pub fn new(seed: u64, skipped: u64) -> Self {
         let (mut x, mut factor, mut left) = (seed & MASK, FACTOR, skipped);
         while left > 0 {
@@ -31,7 +30,7 @@ impl Nas {
         Self(x)
     }
 
-    /// The next number, above -1 and below 1.
+    /// Returns the next number, above -1 and below 1.
     pub fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(FACTOR) & MASK;
         2.0 * (self.0 as f64 / (1u64 << 46) as f64) - 1.0

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Allocation, Make, Program, part};
+use super::parameters::Make;
+use super::{Allocation, Program, part};
 use crate::cluster::Cluster;
-use crate::task::{Life, Me};
+use crate::task::{Task, TaskFuture};
 
 pub(super) const ABOUT: &str = "red-black successive over-relaxation";
 
@@ -13,7 +14,7 @@ pub(super) const ABOUT: &str = "red-black successive over-relaxation";
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Sor {
     rows: u64,
-    /// Of each colour.
+    /// Number of columns of each colour.
     columns: u64,
     iterations: u64,
     #[serde(skip)]
@@ -35,7 +36,7 @@ impl Make for Sor {
         match (self.rows, self.columns) {
             (1..=16_777_216, 1..=16_777_216) => Ok(()),
             (rows, columns) => Err(format!(
-                "rows are {rows} and columns {columns}, and must be 1 to 16777216 each"
+                "rows are {rows} and columns {columns}, but must be 1 to 16777216 each"
             )),
         }
     }
@@ -50,11 +51,11 @@ impl Program for Sor {
         (0..self.rows + 2).flat_map(|at| [row(at); 2]).collect()
     }
 
-    fn task(&self, me: Me, bases: &[u64]) -> Life {
+    fn task(&self, me: Task, bases: &[u64]) -> TaskFuture {
         let Self { rows, columns, iterations, point_ns } = *self;
         let mine = part(rows, me.task, me.tasks);
         let mine = 1 + mine.start..1 + mine.end;
-        // Of the rows that this task touches.
+        // The rows that this task accesses.
         let first = 2 * (mine.start as usize - 1);
         let bases =
             bases[first.min(bases.len())..(2 * mine.end as usize + 2).min(bases.len())].to_vec();

@@ -1,21 +1,23 @@
-//! TSP: the travelling salesman, by branch and bound (`examples/dsm/tsp.c`). How much is
-//! searched depends on who finds what when.
+//! TSP: the travelling salesman, by branch and bound (`examples/dsm/tsp.c`). The amount of search
+//! depends on the times at which tasks find tours.
 
 use serde::{Deserialize, Serialize};
 
+use super::parameters::Make;
 use super::random::chance;
-use super::{Allocation, Make, Program};
+use super::{Allocation, Program};
 use crate::cluster::Cluster;
-use crate::task::{Life, Me};
+use crate::task::{Task, TaskFuture};
 
-pub(super) const ABOUT: &str = "travelling salesman, by branch and bound; work is shared by a lock";
+pub(super) const ABOUT: &str =
+    "travelling salesman, by branch and bound; a lock protects the queue of work";
 
 /// The program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Tsp {
     cities: usize,
-    /// Cities of a beginning after the first one.
+    /// Number of cities of a prefix after the first one.
     depth: usize,
     seed: u64,
     #[serde(skip)]
@@ -41,25 +43,25 @@ impl Make for Tsp {
         match (self.cities, self.depth) {
             (2..=CITIES, 1..=DEPTH) => Ok(()),
             (cities, depth) => Err(format!(
-                "cities are {cities} and depth is {depth}, and must be 2 to {CITIES} and 1 to \
+                "cities are {cities} and depth is {depth}, but must be 2 to {CITIES} and 1 to \
                  {DEPTH}"
             )),
         }
     }
 }
 
-/// What the job says: where the next beginning's number, the best length and its tour stand.
+/// The layout of the shared state: the number of the next prefix, the best length, and its tour.
 const NEXT: std::ops::Range<u64> = 0..8;
 const BEST: std::ops::Range<u64> = 8..12;
 const TOUR: u64 = 12;
 const JOB: u64 = 272;
-/// A beginning: the least length of a tour with it, and eight cities.
-const BEGINNING: u64 = 12;
+/// Size of a prefix in the queue: a lower bound of its tours' lengths, and eight cities.
+const PREFIX: u64 = 12;
 
-/// Where the cities are.
+/// The distances between cities.
 struct Cities {
     distance: Vec<Vec<i32>>,
-    /// The distance to the next city.
+    /// The distance from each city to the nearest other city.
     nearest: Vec<i32>,
 }
 
@@ -75,7 +77,7 @@ impl Cities {
             (0..cities).map(|a| (0..cities).map(|b| distance(a, b)).collect()).collect();
         let others = |a: usize| (0..cities).filter(move |b| *b != a);
         let nearest = (0..cities)
-            .map(|a| others(a).map(|b| distance[a][b]).min().expect("there are others"))
+            .map(|a| others(a).map(|b| distance[a][b]).min().expect("two cities or more"))
             .collect();
         Self { distance, nearest }
     }
@@ -84,13 +86,15 @@ impl Cities {
         self.nearest.len()
     }
 
-    /// Always to the nearest city that is left.
+    /// Returns the tour that always continues to the nearest unvisited city.
     fn first_tour(&self) -> Vec<usize> {
         let mut tour = vec![0];
         while tour.len() < self.count() {
             let last = tour[tour.len() - 1];
             let left = (1..self.count()).filter(|city| !tour.contains(city));
-            tour.push(left.min_by_key(|city| self.distance[last][*city]).expect("some are left"));
+            tour.push(
+                left.min_by_key(|city| self.distance[last][*city]).expect("an unvisited city"),
+            );
         }
         tour
     }
@@ -100,15 +104,15 @@ impl Cities {
         tour.iter().zip(after).map(|(a, b)| self.distance[*a][*b]).sum()
     }
 
-    /// How long a tour is at least, of which only the beginning is known: what is left of each
-    /// city that must still be left for another.
+    /// Returns a lower bound of the rest of a tour with this prefix: the sum of the nearest
+    /// distances of all cities that the tour must still leave.
     fn rest(&self, tour: &[usize]) -> i32 {
         let last = tour[tour.len() - 1];
         let left = (0..self.count()).filter(|city| *city == last || !tour.contains(city));
         left.map(|city| self.nearest[city]).sum()
     }
 
-    /// All ways to begin a tour, the most promising ones first.
+    /// Returns all prefixes of tours, those with the lowest bounds first.
     fn queue(&self, depth: usize) -> Vec<(i32, Vec<u8>)> {
         let mut tours = vec![vec![0]];
         for _ in 0..depth {
@@ -118,26 +122,26 @@ impl Cities {
             };
             tours = tours.into_iter().flat_map(longer).collect();
         }
-        let beginning = |tour: Vec<usize>| {
+        let prefix = |tour: Vec<usize>| {
             let so_far: i32 = tour.windows(2).map(|pair| self.distance[pair[0]][pair[1]]).sum();
             (so_far + self.rest(&tour), tour.into_iter().map(|city| city as u8).collect())
         };
-        let mut queue: Vec<(i32, Vec<u8>)> = tours.into_iter().map(beginning).collect();
+        let mut queue: Vec<(i32, Vec<u8>)> = tours.into_iter().map(prefix).collect();
         queue.sort_unstable();
         queue
     }
 }
 
-/// A search through all tours with one beginning.
+/// A search through all tours with one prefix.
 struct Search<'a> {
     cities: &'a Cities,
-    begun: usize,
+    prefix: usize,
     tour: Vec<usize>,
     visited: u64,
-    /// Of the tour's last cities: how long it is there, what is left, which city is next.
+    /// For each city after the prefix: the length so far, the bound of the rest, and the next city.
     at: Vec<(i32, i32, usize)>,
     best: i32,
-    looked_at: u64,
+    visits: u64,
 }
 
 impl<'a> Search<'a> {
@@ -145,11 +149,11 @@ impl<'a> Search<'a> {
         let so_far = tour.windows(2).map(|pair| cities.distance[pair[0]][pair[1]]).sum();
         let at = vec![(so_far, cities.rest(&tour), 1)];
         let visited = tour.iter().fold(0, |visited, city| visited | 1 << city);
-        Self { cities, begun: tour.len(), tour, visited, at, best, looked_at: 0 }
+        Self { cities, prefix: tour.len(), tour, visited, at, best, visits: 0 }
     }
 
-    /// The next tour that is shorter than the best: its length. Goes on behind it when called
-    /// again.
+    /// Returns the next tour that is shorter than the best, and its length. The next call continues
+    /// after it.
     fn next(&mut self) -> Option<(i32, Vec<usize>)> {
         let Cities { distance, nearest } = self.cities;
         while let Some((so_far, rest, city)) = self.at.last_mut() {
@@ -159,11 +163,11 @@ impl<'a> Search<'a> {
                 let length = *so_far + distance[last][self.tour[0]];
                 found = (length < self.best).then(|| (length, self.tour.clone()));
             } else {
-                // Those that the tour has are looked at, too, as the real program does.
+                // Cities of the tour count as visits too, as in the real program.
                 let after = u64::MAX.checked_shl(*city as u32).unwrap_or(0);
                 let left = !self.visited & after & u64::MAX >> (CITIES - nearest.len());
                 let next = (left.trailing_zeros() as usize).min(nearest.len() - 1);
-                self.looked_at += (next + 1).saturating_sub(*city) as u64;
+                self.visits += (next + 1).saturating_sub(*city) as u64;
                 *city = next + 1;
                 if left != 0 {
                     let longer = *so_far + distance[last][next];
@@ -177,7 +181,7 @@ impl<'a> Search<'a> {
                 }
             }
             self.at.pop();
-            if self.tour.len() > self.begun {
+            if self.tour.len() > self.prefix {
                 self.visited &= !(1 << last);
                 self.tour.pop();
             }
@@ -196,10 +200,10 @@ impl Program for Tsp {
 
     fn allocations(&self, _: u64, _: u64) -> Vec<Allocation> {
         let room: usize = (0..self.depth).map(|at| self.cities - 1 - at).product();
-        vec![Allocation::on(0, JOB), Allocation::on(0, room as u64 * BEGINNING)]
+        vec![Allocation::on(0, JOB), Allocation::on(0, room as u64 * PREFIX)]
     }
 
-    fn task(&self, me: Me, bases: &[u64]) -> Life {
+    fn task(&self, me: Task, bases: &[u64]) -> TaskFuture {
         let Self { cities, depth, seed, city_ns } = *self;
         let (job, queue) = (bases[0], bases[1]);
         let field = move |field: std::ops::Range<u64>| job + field.start..job + field.end;
@@ -241,16 +245,16 @@ impl Program for Tsp {
                 if next >= queued {
                     break;
                 }
-                let at = queue + next * BEGINNING;
-                let beginning = me.load(at..at + BEGINNING).await;
-                if word(&beginning[..4]) >= best {
+                let at = queue + next * PREFIX;
+                let prefix = me.load(at..at + PREFIX).await;
+                if word(&prefix[..4]) >= best {
                     continue;
                 }
-                let tour = beginning[4..].iter().take(depth + 1).map(|city| usize::from(*city));
+                let tour = prefix[4..].iter().take(depth + 1).map(|city| usize::from(*city));
                 let mut search = Search::new(&cities, tour.collect(), best);
                 loop {
                     let found = search.next();
-                    me.compute(std::mem::take(&mut search.looked_at), city_ns).await;
+                    me.compute(std::mem::take(&mut search.visits), city_ns).await;
                     let Some((length, tour)) = found else { break };
                     me.lock(0).await;
                     if length < word(&me.load(field(BEST)).await) {
@@ -269,13 +273,13 @@ impl Program for Tsp {
     }
 }
 
-/// The search as the real program has it, city by city: for what it takes, and as a check.
+/// The search of the real program, city by city: to measure its time, and to check [`Search`].
 struct Plain<'a> {
     cities: &'a Cities,
     tour: Vec<usize>,
     visited: Vec<bool>,
     best: i32,
-    looked_at: u64,
+    visits: u64,
 }
 
 impl Plain<'_> {
@@ -287,7 +291,7 @@ impl Plain<'_> {
             return;
         }
         for (city, to) in distance[last].iter().enumerate().skip(1) {
-            self.looked_at += 1;
+            self.visits += 1;
             let longer = so_far + to;
             if self.visited[city] || longer + rest - nearest[last] >= self.best {
                 continue;
@@ -300,15 +304,15 @@ impl Plain<'_> {
     }
 }
 
-/// Searches a little: how many cities were looked at.
+/// Searches a small problem. Returns the number of visited cities.
 pub(super) fn search_some() -> u64 {
-    search_all(&Cities::new(12, 1)).looked_at
+    search_all(&Cities::new(12, 1)).visits
 }
 
 fn search_all(cities: &Cities) -> Plain<'_> {
     let best = cities.length(&cities.first_tour());
     let (tour, visited) = (vec![0; cities.count()], vec![false; cities.count()]);
-    let mut plain = Plain { cities, tour, visited, best, looked_at: 0 };
+    let mut plain = Plain { cities, tour, visited, best, visits: 0 };
     plain.visited[0] = true;
     plain.search(1, 0, cities.rest(&[0]));
     plain
@@ -327,7 +331,7 @@ mod tests {
             while let Some((length, _)) = search.next() {
                 search.best = length;
             }
-            assert_eq!((search.best, search.looked_at), (plain.best, plain.looked_at));
+            assert_eq!((search.best, search.visits), (plain.best, plain.visits));
         }
     }
 

@@ -1,16 +1,17 @@
-//! Water: molecular dynamics of flexible water, all pairs (`examples/dsm/water.c`, where units
-//! and constants are explained). Tasks add in other orders each time, so last bits differ.
+//! Water: molecular dynamics of flexible water, all pairs. `examples/dsm/water.c` explains units
+//! and constants. The order of the tasks' additions varies, so the last bits differ.
 
 use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
+use super::parameters::Make;
 use super::random::chance;
-use super::{Allocation, Make, Program, doubles, part};
+use super::{Allocation, Program, doubles, part};
 use crate::cluster::Cluster;
-use crate::task::{Life, Me};
+use crate::task::{Task, TaskFuture};
 
-pub(super) const ABOUT: &str = "molecular dynamics; forces are added under a lock for each task";
+pub(super) const ABOUT: &str = "molecular dynamics; one lock per task protects its forces";
 
 /// The program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,7 +37,7 @@ impl Make for Water {
     fn check(&self) -> Result<(), String> {
         match self.molecules {
             2..=1_048_576 => Ok(()),
-            molecules => Err(format!("molecules are {molecules}, and must be 2 to 1048576")),
+            molecules => Err(format!("molecules are {molecules}, but must be 2 to 1048576")),
         }
     }
 }
@@ -70,7 +71,7 @@ fn side(molecules: u64) -> u64 {
     ((molecules as f64).cbrt() - 1e-9).ceil() as u64
 }
 
-/// A lattice, each molecule turned somehow.
+/// Returns the initial place of a molecule: on a lattice, with a random rotation.
 fn place(number: u64, molecules: u64) -> Molecule {
     let side = side(molecules);
     let turn = (chance(number) % 628) as f64 / 100.0;
@@ -86,7 +87,7 @@ fn place(number: u64, molecules: u64) -> Molecule {
     at
 }
 
-/// Bonds and the angle within a molecule.
+/// Adds the forces of the bonds and the angle within a molecule.
 fn within(at: &Molecule, force: &mut Molecule) {
     let arm = [1, 2].map(|h| [0, 1, 2].map(|axis| at[h][axis] - at[0][axis]));
     let length = arm.map(|arm| dot(&arm, &arm).sqrt());
@@ -107,7 +108,7 @@ fn within(at: &Molecule, force: &mut Molecule) {
     }
 }
 
-/// Two sites r apart: force / r.
+/// Returns the force between two sites, divided by their distance `r`.
 fn between_sites(a: usize, b: usize, r: f64) -> f64 {
     let energy = COULOMB * CHARGE[a] * CHARGE[b] / r;
     let mut force = energy / (r * r);
@@ -118,7 +119,7 @@ fn between_sites(a: usize, b: usize, r: f64) -> f64 {
     force
 }
 
-/// Two molecules, in a box of this size.
+/// Adds the forces between two molecules, in a box of this size.
 fn between(
     one: &Molecule,
     two: &Molecule,
@@ -145,8 +146,8 @@ fn between(
     }
 }
 
-/// How many molecules after this one it looks at: of an even number, the opposite one is looked
-/// at by the lower half only.
+/// Returns the number of following molecules with which a molecule forms pairs. If the number of
+/// molecules is even, only the lower half forms pairs with the opposite molecule.
 fn following(molecule: u64, molecules: u64) -> u64 {
     match molecules.is_multiple_of(2) && molecule >= molecules / 2 {
         true => molecules / 2 - 1,
@@ -158,7 +159,7 @@ fn molecules_of(bytes: &[u8]) -> impl Iterator<Item = Molecule> {
     let (molecules, _) = bytes.as_chunks::<{ MOLECULE as usize }>();
     molecules.iter().map(|bytes| {
         let mut numbers = doubles(bytes);
-        [0; 3].map(|_| [0; 3].map(|_| numbers.next().expect("there are nine")))
+        [0; 3].map(|_| [0; 3].map(|_| numbers.next().expect("nine numbers")))
     })
 }
 
@@ -166,7 +167,7 @@ fn bytes_of(molecules: &[Molecule]) -> Vec<u8> {
     molecules.iter().flatten().flatten().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Half a step faster.
+/// Accelerates all molecules for half a step.
 fn kick(speeds: &mut [Molecule], forces: impl Iterator<Item = Molecule>) {
     for (speed, force) in speeds.iter_mut().zip(forces) {
         for site in 0..3 {
@@ -175,7 +176,7 @@ fn kick(speeds: &mut [Molecule], forces: impl Iterator<Item = Molecule>) {
     }
 }
 
-/// Where the arrays begin.
+/// The addresses of the arrays.
 #[derive(Clone, Copy)]
 struct Arrays {
     molecules: u64,
@@ -188,8 +189,8 @@ impl Arrays {
         base + molecules.start * MOLECULE..base + molecules.end * MOLECULE
     }
 
-    /// Adds to the forces of all tasks' molecules.
-    async fn forces_together(&self, me: &Me, pair_ns: f64) {
+    /// Adds the forces of this task's pairs to those of all molecules.
+    async fn forces_together(&self, me: &Task, pair_ns: f64) {
         let molecules = self.molecules;
         let size = side(molecules) as f64 * SPACING;
         let mine = part(molecules, me.task, me.tasks);
@@ -197,7 +198,7 @@ impl Arrays {
         let mut at = vec![None; molecules as usize];
         let mut pairs = 0;
         for i in mine.clone() {
-            // What is not yet here is read: the molecule itself, and those that follow.
+            // Reads the molecule and the following ones, unless they were read before.
             let count = following(i, molecules);
             for j in (0..=count).map(|next| ((i + next) % molecules) as usize) {
                 if at[j].is_none() {
@@ -205,7 +206,7 @@ impl Arrays {
                     at[j] = molecules_of(&me.load(bytes).await).next();
                 }
                 let (i, (Some(one), Some(two))) = (i as usize, (&at[i as usize], &at[j])) else {
-                    unreachable!("both are read")
+                    unreachable!("both molecules were read")
                 };
                 if i == j {
                     within(one, &mut own[i]);
@@ -250,7 +251,7 @@ impl Program for Water {
         vec![array, array, Allocation::on(0, 16)]
     }
 
-    fn task(&self, me: Me, bases: &[u64]) -> Life {
+    fn task(&self, me: Task, bases: &[u64]) -> TaskFuture {
         let Self { molecules, steps, pair_ns } = *self;
         let arrays = Arrays { molecules, at: bases[0], force: bases[1] };
         let energies = bases[2]..bases[2] + 16;
@@ -279,7 +280,7 @@ impl Program for Water {
                 kick(&mut speeds, molecules_of(&me.load(forces.clone()).await));
             }
             me.lock(me.tasks as u32).await;
-            // Their values are of no importance for what follows: that they are other ones is.
+            // Only the fact that the values change matters.
             let kinetic: f64 = speeds.iter().flatten().map(|speed| dot(speed, speed)).sum();
             me.update(energies, |_, bytes| {
                 let (sums, _) = bytes.as_chunks_mut();
@@ -297,8 +298,8 @@ impl Program for Water {
     }
 }
 
-/// Looks at all pairs of some molecules: how many.
-pub(super) fn look_at_some() -> u64 {
+/// Computes all pairs of some molecules. Returns the number of pairs.
+pub(super) fn compute_some() -> u64 {
     const SOME: u64 = 64;
     let size = side(SOME) as f64 * SPACING;
     let at: Vec<Molecule> = (0..SOME).map(|number| place(number, SOME)).collect();
@@ -332,7 +333,7 @@ mod tests {
         }
     }
 
-    /// What one molecule does to another, the other does to it.
+    /// The forces between two molecules are opposite.
     #[test]
     fn forces_between_molecules_are_equal_and_opposite() {
         let (one, two) = (place(0, 27), place(1, 27));
