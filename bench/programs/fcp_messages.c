@@ -5,10 +5,10 @@
  *
  *     fcp_messages FILE TRANSPORTS REPETITIONS MILLISECONDS SIZE...
  *
- * FILE is empty, and in memory (/dev/shm); windows are made beside it, as FILE.TRANSPORT. TRANSPORTS,
- * with commas: "fcp", "fcp-plus", "fcp2"; "fcp2-huge", which is fcp2 with messages that lie in
- * huge pages; and "fcp2-space", which is the name of fcp2 between tasks. Prints lines as in pair.h.
- * Under `nagaya run -n 2` the two tasks are the pair; otherwise the program forks.
+ * FILE is empty, and in memory (/dev/shm); windows are made beside it, as FILE.TRANSPORT.
+ * TRANSPORTS, with commas: "fcp", "fcp-plus", "fcp2"; "fcp2-huge", which is fcp2 with messages that
+ * lie in huge pages; and "fcp2-space", which is the name of fcp2 between tasks. Prints lines as in
+ * pair.h. Under `nagaya run -n 2` the two tasks are the pair; otherwise the program forks.
  */
 #include "pair.h"
 

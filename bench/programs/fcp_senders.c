@@ -4,8 +4,8 @@
  *
  *     fcp_senders WINDOW TRANSPORTS REPETITIONS MESSAGES BYTES SENDERS...
  *
- * WINDOW is a path in /dev/shm at which windows are made, as WINDOW.TRANSPORT; TRANSPORTS, with commas:
- * "fcp", "fcp-plus", "fcp2". For each number of SENDERS so many processes send MESSAGES in
+ * WINDOW is a path in /dev/shm at which windows are made, as WINDOW.TRANSPORT; TRANSPORTS, with
+ * commas: "fcp", "fcp-plus", "fcp2". For each number of SENDERS so many processes send MESSAGES in
  * all, of BYTES, as fast as they can. A line for each repetition:
  *
  *     TRANSPORT SENDERS BYTES MESSAGES NANOSECONDS
