@@ -43,8 +43,8 @@ impl Space {
     }
 
     /// Installs the agent, once in a process. Tasks send their requests to the thread `tid` of this
-    /// process ([`Control::asks`]). That thread must have SIGURG blocked and read it from a
-    /// signalfd.
+    /// process ([`control::Control::asks`]). That thread must have SIGURG blocked and read it from
+    /// a signalfd.
     pub fn set_agent(&self, tid: u32, agent: Arc<dyn Agent>) -> Result<(), Error> {
         agent::install(&self.control(), tid, agent)
     }
