@@ -466,7 +466,7 @@ impl Membership {
         let held = hold::hold_alone(word, state, peer, || {
             if self.unfenced { compiler_fence(SeqCst) } else { fence(SeqCst) }
         });
-        held.then_some(Hold { word })
+        held.then(|| Hold { word })
     }
 }
 

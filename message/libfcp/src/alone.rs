@@ -28,7 +28,8 @@ impl<T> Alone<T> {
     /// Returns access to the value, unless another thread uses it.
     #[inline]
     pub fn turn(&self) -> Option<Turn<'_, T>> {
-        (!self.used.swap(true, Acquire)).then_some(Turn(self, PhantomData))
+        // `then_some` would make a turn in either case, and its drop would end the other's turn.
+        (!self.used.swap(true, Acquire)).then(|| Turn(self, PhantomData))
     }
 }
 
@@ -58,5 +59,20 @@ impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         debug_assert!(self.0.used.load(Relaxed), "a turn without its lock");
         self.0.used.store(false, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_turn_does_not_end_the_turn_of_another() {
+        let alone = Alone::new(7);
+        let turn = alone.turn().expect("the value is free");
+        assert!(alone.turn().is_none());
+        assert!(alone.turn().is_none(), "the first refusal has ended the turn");
+        drop(turn);
+        assert_eq!(*alone.turn().expect("the value is free"), 7);
     }
 }
