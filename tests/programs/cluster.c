@@ -341,7 +341,7 @@ static void ends(void)
 		while (pvas_getpid(PVAS_SELF, last) >= 0 || errno == EREMOTE)
 			usleep(500);
 		CHECK_FAILS(pvas_getpid(PVAS_SELF, last), ESRCH);
-		CHECK_FAILS(pvas_import(PVAS_SELF, last, "word", NULL, NULL, 0), ENOENT);
+		CHECK_FAILS(pvas_import(PVAS_SELF, last, "word", NULL, NULL, 0), ESRCH);
 		double begin = check_seconds();
 		while (!signal_at(far) && check_seconds() - begin < 10)
 			usleep(1000);
