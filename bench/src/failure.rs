@@ -13,12 +13,17 @@ impl Failure {
         Failure(lines.collect::<Vec<_>>().join(" | "))
     }
 
-    /// Joins failures into one; returns `Ok` if there are none.
+    /// Joins failures into one, each text once. Returns `Ok` if there are none.
     pub fn of_all(failures: Vec<Failure>) -> Result<(), Failure> {
         match failures.as_slice() {
             [] => Ok(()),
             all => {
-                let lines: Vec<&str> = all.iter().map(|failure| failure.0.as_str()).collect();
+                let mut lines: Vec<&str> = Vec::new();
+                for failure in all {
+                    if !lines.contains(&failure.0.as_str()) {
+                        lines.push(&failure.0);
+                    }
+                }
                 Err(Failure::new(lines.join("\n")))
             }
         }
