@@ -5,10 +5,10 @@
 //! the tasks leave one. A step changes the access to pages when it starts, and takes as long as its
 //! actions. Each message leaves, and each task resumes, at the time of its action.
 //!
-//! `tasks` runs the tasks, and `steps` the protocol.
+//! `resume` runs the tasks, and `steps` the protocol.
 
+mod resume;
 mod steps;
-mod tasks;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
