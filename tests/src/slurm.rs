@@ -18,10 +18,14 @@ pub struct Slurm {
     daemons: Vec<Running>,
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago, below the range from which the kernel chooses ports
+/// of clients.
 fn port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("it has one").port()
+    let ports = std::iter::repeat_with(|| fastrand::u16(20_000..32_000));
+    ports
+        .take(1000)
+        .find(|&port| TcpListener::bind(("0.0.0.0", port)).is_ok())
+        .expect("a free port")
 }
 
 impl Slurm {
@@ -31,6 +35,13 @@ impl Slurm {
     /// If it does not start.
     #[track_caller]
     pub fn start(nodes: &[&str]) -> Slurm {
+        // A daemon ends if another process has taken its port in the meantime.
+        (0..3).find_map(|_| Self::try_start(nodes)).expect("Slurm's daemons keep running")
+    }
+
+    /// Starts a cluster. Returns `None` if a daemon has ended.
+    #[track_caller]
+    fn try_start(nodes: &[&str]) -> Option<Slurm> {
         let work = WorkDir::short();
         let dir = work.path().display().to_string();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -88,11 +99,14 @@ impl Slurm {
             let daemon = Cmd::new(tool("slurmd")).args(["-D", "-N", node]).arg("-f").arg(&conf);
             slurm.daemons.push(daemon.time_limit(Duration::from_secs(600)).spawn());
         }
+        let mut all_run = true;
         wait_until("all nodes are idle", LIMIT, || {
+            all_run = slurm.daemons.iter_mut().all(Running::is_running);
             let states = slurm.client("sinfo").args(["-h", "-N", "-o", "%T"]).run().stdout;
-            states.lines().filter(|state| *state == "idle").count() == nodes.len()
+            let idle = states.lines().filter(|state| *state == "idle").count();
+            !all_run || idle == nodes.len()
         });
-        slurm
+        all_run.then_some(slurm)
     }
 
     /// Its configuration, which clients find by `SLURM_CONF`.
