@@ -193,7 +193,7 @@ static void refusals(const char *directory)
 	VCL_close(NULL);
 	for (int error = FCP_EBUSY; error < 0; error++)
 		CHECK(strlen(FCP_strerror(error)) > 10);
-	CHECK(!strcmp(FCP_strerror(0), "no error") && strstr(FCP_strerror(-99), "no error of"));
+	CHECK(!strcmp(FCP_strerror(0), "no error") && strstr(FCP_strerror(-99), "not an error of"));
 }
 
 int main(int argc, char **argv)
