@@ -197,6 +197,11 @@ fn node_service_and_hints_are_answered() {
 }
 
 #[test]
+fn error_entries_have_the_size_of_the_programs_interface() {
+    named("errors", 1);
+}
+
+#[test]
 fn calls_without_addresses_are_errors() {
     named("missing", 1);
 }

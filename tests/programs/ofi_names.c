@@ -360,6 +360,31 @@ static void ended(void)
 	printf("ended well\n");
 }
 
+/* An error entry ends before `err_data_size` for a program of an interface before 1.5. */
+static void error_entries(void)
+{
+	static const uint32_t versions[] = {FI_VERSION(1, 4), FI_VERSION(1, 9)};
+	for (int n = 0; n < 2; n++) {
+		struct fi_info *hints = asked(0);
+		CHECK_EQ(fi_getinfo(versions[n], NULL, NULL, 0, hints, &info), 0);
+		fi_freeinfo(hints);
+		open_domain(FI_AV_MAP);
+		open_queue(FI_WAIT_NONE, NULL);
+		ep = open_endpoint(info, 0);
+		CHECK_EQ(fi_enable(ep), 0);
+		char byte;
+		CHECK_EQ(fi_trecv(ep, &byte, 1, NULL, FI_ADDR_UNSPEC, 1, 0, &byte), 0);
+		CHECK_EQ(fi_cancel(&ep->fid, &byte), 0);
+		struct fi_cq_err_entry error;
+		memset(&error, 0xee, sizeof error);
+		CHECK_EQ(fi_cq_readerr(cq, &error, 0), 1);
+		CHECK(error.err == FI_ECANCELED && error.op_context == &byte);
+		CHECK_EQ(error.err_data_size, n == 0 ? (size_t)0xeeeeeeeeeeeeeeee : 0);
+		CHECK_EQ(fi_close(&ep->fid), 0);
+		leave();
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -372,6 +397,7 @@ int main(int argc, char **argv)
 		{"strings", service_found_as_string},
 		{"names", names},
 		{"ended", ended},
+		{"errors", error_entries},
 	};
 	CHECK(argc == 3);
 	others = atoi(argv[2]);

@@ -33,6 +33,8 @@ pub struct CompletionQueue {
     /// Number of bytes of an entry. Each format is the beginning of the longest one.
     entry: usize,
     wait: WaitObject,
+    /// The program's error entries have the field `err_data_size`, which version 1.5 appended.
+    has_err_data: bool,
     /// Number of successive polls without a completion.
     idle: AtomicU32,
     signalled: AtomicBool,
@@ -105,6 +107,7 @@ pub unsafe extern "C" fn open(
         news,
         entry,
         wait,
+        has_err_data: domain.api_version == 0 || domain.api_version >= abi::version(1, 5),
         idle: AtomicU32::new(0),
         signalled: AtomicBool::new(false),
     };
@@ -372,22 +375,25 @@ unsafe extern "C" fn readerr(
     _flags: u64,
 ) -> ssize_t {
     // SAFETY: fi_cq_readerr(3): an open completion queue of this provider.
-    let queue = unsafe { of(queue) };
-    let mut state = queue.core.lock();
-    let Some(queue) = state.queues.get_mut(queue.number) else { return -(abi::EAGAIN as ssize_t) };
+    let object = unsafe { of(queue) };
+    let mut state = object.core.lock();
+    let Some(queue) = state.queues.get_mut(object.number) else { return -(abi::EAGAIN as ssize_t) };
     let Some(done) = queue.entries.front().copied().filter(|done| done.error != 0) else {
         return -(abi::EAGAIN as ssize_t);
     };
     queue.entries.pop_front();
     queue.news.entries.store(queue.entries.len(), Relaxed);
     let all = entry(&done);
-    // SAFETY: fi_cq_readerr(3): room for an entry, as of version 1.5 (`err_data_size`).
+    // SAFETY: fi_cq_readerr(3): room for an entry. Before version 1.5 it ends before
+    // `err_data_size`, so there is no reference to a whole entry.
     unsafe {
-        let to = &mut *to;
-        (to.op_context, to.flags, to.len) = (all.op_context, all.flags, all.len);
-        (to.buf, to.data, to.tag) = (all.buf, all.data, all.tag);
-        (to.olen, to.err, to.prov_errno) = (done.overflow as usize, done.error, done.error);
-        to.err_data_size = 0;
+        ((*to).op_context, (*to).flags, (*to).len) = (all.op_context, all.flags, all.len);
+        ((*to).buf, (*to).data, (*to).tag) = (all.buf, all.data, all.tag);
+        ((*to).olen, (*to).err) = (done.overflow as usize, done.error);
+        (*to).prov_errno = done.error;
+        if object.has_err_data {
+            (*to).err_data_size = 0;
+        }
     }
     1
 }

@@ -38,7 +38,7 @@ static OPS: abi::OpsDomain = abi::OpsDomain {
 
 /// fi_domain(3).
 pub unsafe extern "C" fn open(
-    _: *mut abi::FidFabric,
+    fabric: *mut abi::FidFabric,
     info: *mut abi::Info,
     domain: *mut *mut abi::FidDomain,
     context: *mut c_void,
@@ -54,7 +54,9 @@ pub unsafe extern "C" fn open(
     let basic = attr.is_some_and(|attr| attr.mr_mode == abi::MR_BASIC as c_int);
     let fid = abi::Fid { fclass: abi::CLASS_DOMAIN as size_t, context, ops: &FID };
     let fid = abi::FidDomain { fid, ops: &OPS, mr: &mr::OPS };
-    let made = Domain { fid, core: Arc::new(core), basic, keys: AtomicU64::new(1) };
+    // SAFETY: fi_domain(3): an open fabric, whose version libfabric has written.
+    let api_version = unsafe { (*fabric).api_version };
+    let made = Domain { fid, core: Arc::new(core), basic, keys: AtomicU64::new(1), api_version };
     // SAFETY: fi_domain(3) lets us write the domain there.
     unsafe { domain.write(Box::into_raw(Box::new(made)).cast()) };
     0

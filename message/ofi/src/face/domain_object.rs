@@ -19,6 +19,8 @@ pub struct Domain {
     pub basic: bool,
     /// The next result of [`next_key`](Self::next_key).
     pub keys: AtomicU64,
+    /// The version of libfabric's interface that the program uses; 0 if libfabric does not tell.
+    pub api_version: u32,
 }
 
 impl Domain {
