@@ -23,6 +23,8 @@ use crate::status;
 
 /// Interval at which a start checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
+/// Time that the kernel may take to report the end of a process, after its connections have closed.
+const NOTICE_MAX: Duration = Duration::from_millis(100);
 /// Time that nodes may take to end after the program.
 const END_MAX: Duration = Duration::from_secs(3);
 
@@ -199,6 +201,7 @@ impl<J: Job> Nodes<J> {
                 }
             }
             match hear.recv_timeout(LOOK) {
+                Ok((_, Said::Refused(_))) if self.program_has_ended() => return Ok(()),
                 Ok((node, Said::Refused(refusal))) => {
                     let Refusal { mut line, is_of_program } = refusal;
                     if !is_of_program && self.nodes.len() > 1 {
@@ -220,6 +223,23 @@ impl<J: Job> Nodes<J> {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if the program has begun and has ended. Other nodes may notice that before they
+    /// have begun: it is no error of theirs.
+    fn program_has_ended(&mut self) -> bool {
+        let origin = &mut self.nodes[0];
+        let Some(child) = origin.child.as_mut().filter(|_| origin.channel.is_some()) else {
+            return false;
+        };
+        let until = Instant::now() + NOTICE_MAX;
+        loop {
+            match child.try_wait() {
+                Ok(Some(_)) => return true,
+                _ if Instant::now() > until => return false,
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
     }
 
     /// Forwards signals to the program until it has ended. Returns its exit status.

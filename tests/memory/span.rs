@@ -150,6 +150,16 @@ fn signals_go_to_the_program() {
     });
 }
 
+/// Fails in nearly all runs if the end of the program does not wait for nodes that still begin.
+#[test]
+fn a_program_may_end_before_all_nodes_have_begun() {
+    std::thread::scope(|all| {
+        for _ in 0..4 {
+            all.spawn(|| (0..25).for_each(|_| span(3, tool("true")).run().prints("")));
+        }
+    });
+}
+
 #[test]
 fn programs_that_cannot_run_are_refused_in_one_line() {
     span(2, "/nowhere/to/be/found").run().refused(127, &["/nowhere/to/be/found"]);

@@ -101,6 +101,8 @@ pub enum Message {
     Lost { node: u32 },
     /// The program ends with this status. Body: the reason, to the origin.
     Exit { status: i32 },
+    /// To the origin: the node has begun.
+    Begun,
     /// To the origin: read your clocks.
     QueryTime,
     /// From the origin: those.
@@ -155,6 +157,7 @@ mod tests {
                 protection: Some(7),
                 unmapped: true,
             },
+            Message::Begun,
             Message::Alive,
         ] {
             let bytes = Frame::Word(message).bytes();

@@ -1,10 +1,11 @@
 //! The end of the program, on all nodes: its exit, lost nodes, protocol violations, errors.
 
 use std::io::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use coherence::message::NodeId;
 use launch::{control, status};
+use net::mesh::{Gone, Mesh, Received};
 use node::flush::FLUSH;
 
 use super::state::Agent;
@@ -12,6 +13,8 @@ use crate::frame::{Frame, Message};
 
 /// Time that a node waits before it exits, after the order to exit.
 const EXIT_DELAY: Duration = Duration::from_millis(50);
+/// Time limit for other nodes to begin, after the program has ended.
+const BEGIN_MAX: Duration = Duration::from_secs(30);
 /// Time limit for the command to report the wait status of a lost node's process.
 const STATUS_MAX: Duration = Duration::from_millis(200);
 
@@ -44,6 +47,7 @@ impl Agent {
         }
         if line.is_empty() {
             self.write_report();
+            self.wait_for_beginners();
         }
         if let Some(mesh) = &mut self.engine.mesh {
             let end = Frame::Word(Message::Exit { status }).bytes();
@@ -55,6 +59,29 @@ impl Agent {
             }
         }
         self.quit(status)
+    }
+
+    /// At the origin: waits until all nodes have begun or are lost. A short program may end first,
+    /// and a node that still begins would report the end of another node as an error.
+    fn wait_for_beginners(&mut self) {
+        let until = Instant::now() + BEGIN_MAX;
+        while self.origin.as_ref().is_some_and(|origin| origin.has_begun.contains(&false)) {
+            let received = self.engine.mesh.as_mut().and_then(Mesh::receive);
+            match received {
+                Some(Ok(Received { from, header, body })) => match Frame::parse(&header) {
+                    Some(Frame::Word(message @ (Message::Begun | Message::QueryTime))) => {
+                        self.handle_at_origin(from, message, &body);
+                    }
+                    // The program needs nothing more.
+                    _ => {}
+                },
+                Some(Err(Gone::Left(node) | Gone::Lost(node, _))) => {
+                    self.origin().has_begun[node as usize] = true;
+                }
+                None if control::is_closed() || Instant::now() > until => return,
+                None => std::thread::yield_now(),
+            }
+        }
     }
 
     /// Ends this process after the messages to other nodes have left.

@@ -19,6 +19,9 @@ impl Agent {
     pub fn run(mut self) -> ! {
         scheduling::remember();
         slice::shorten();
+        if self.me != 0 {
+            self.notify(0, Message::Begun);
+        }
         self.serve();
         unreachable!("the process ends with the program")
     }

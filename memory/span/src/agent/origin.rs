@@ -30,6 +30,8 @@ pub struct Origin {
     pub(super) nodes: Vec<Option<NodeId>>,
     /// The nodes that have had threads.
     pub(super) is_used: Vec<bool>,
+    /// The nodes that have begun.
+    pub(super) has_begun: Vec<bool>,
     pub(super) changes: Changes,
     /// Segments of System V shared memory: start address and bytes.
     pub(super) attached: BTreeMap<u64, u64>,
@@ -59,6 +61,7 @@ impl Origin {
             balance: Balance::default(),
             nodes,
             is_used: (0..rooms.len()).map(|node| node == 0).collect(),
+            has_begun: (0..rooms.len()).map(|node| node == 0).collect(),
             rooms,
             changes: Changes::default(),
             attached: BTreeMap::new(),
