@@ -119,7 +119,7 @@ impl Mesh {
                 Some(Err(Gone::Lost(node, why))) => {
                     return Err(format!("{me} does not find {}: {why}", names[node as usize]));
                 }
-                _ if is_over() => return Err("who starts the nodes is gone".into()),
+                _ if is_over() => return Err("the command that starts the nodes has ended".into()),
                 _ if Instant::now() > until => {
                     return Err(format!("{me} does not find the others"));
                 }

@@ -12,8 +12,8 @@
 //! message, impersonate a peer, or replay an earlier connection. It also protects against stale
 //! addresses that another process has reused, and against stray processes of another run.
 //!
-//! **Does not protect against** an attacker who can read or change network traffic (root on a host
-//! or switch of the path). Nothing is encrypted, so a token can be read and a payload replaced.
+//! **Does not protect against** an attacker with access to the network traffic (root on a host or
+//! switch of the path). Nothing is encrypted, so a token can be read and a payload replaced.
 //! Nor does it protect UCX below this layer. UCX parses its wire format before this code sees a
 //! message, trusts it, and accepts remote memory writes. A process that can open TCP connections
 //! to the port can at least end this process. As with MPI over UCX, keep the port inside a trusted

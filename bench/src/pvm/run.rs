@@ -1,4 +1,4 @@
-//! The state of a run, and what is done about failures.
+//! The state of a run, and the reaction to failures.
 
 use std::collections::BTreeMap;
 use std::path::Path;

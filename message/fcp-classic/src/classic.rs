@@ -52,7 +52,7 @@ pub(crate) struct Classic {
     forks: u32,
 }
 
-/// What became of an attempt to send.
+/// The result of an attempt to send.
 enum Put {
     Done,
     /// This member's buffer had no room when its head had this value.

@@ -100,7 +100,7 @@ pub enum NotPut {
     Gone,
 }
 
-/// The buffer holds what no sender writes: a process has overwritten it.
+/// The buffer holds data that no sender writes: a process has overwritten it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt;
 

@@ -1,4 +1,4 @@
-//! What a port needs of a protocol.
+//! The operations that a port needs of a protocol.
 //!
 //! FCP II implements it in this crate (`fcp2`), FCP and FCP plus in the crate `fcp-classic`.
 

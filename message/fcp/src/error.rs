@@ -87,7 +87,7 @@ pub enum WindowError {
     Unfit {
         /// The file.
         place: String,
-        /// What is wrong with it, with a verb.
+        /// The defect, with a verb.
         why: String,
     },
     /// The size does not fit.
@@ -203,7 +203,7 @@ impl fmt::Display for WindowError {
                 )
             }
             Self::NotAWindow { place } => {
-                write!(f, "{place} holds something that is no window; erase it if nobody needs it")
+                write!(f, "{place} is not a window; erase it if nobody needs it")
             }
             Self::Empty { place } => {
                 write!(f, "{place} is no window yet; give a plan with the number of members")

@@ -22,7 +22,7 @@ const IDLE: Duration = Duration::from_secs(1);
 /// clock some 25 ns.
 const POLLS_MAX: u32 = 256;
 
-/// The ring holds what no sender writes: a process has overwritten it.
+/// The ring holds data that no sender writes: a process has overwritten it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt;
 

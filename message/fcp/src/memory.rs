@@ -3,7 +3,7 @@
 //!
 //! The result is always a descriptor that can be mapped, and its size. Files are private to the
 //! user: they are made with mode 0600, and refused if they belong to another user or if another
-//! user may open them. The administrator decides who may open a device.
+//! user may open them. The administrator sets the permissions of a device.
 
 use std::fs;
 use std::ops::Range;
@@ -289,7 +289,7 @@ fn dax_size(directory: &Path, place: &str) -> Result<usize, WindowError> {
 }
 
 /// Returns the size of a PCI device's BAR; `path` is that of `resourceN` or `resourceN_wc`. Refuses
-/// what is not memory: a write to a register could do anything.
+/// registers, since a write to one may do harm.
 fn bar_size(path: &Path, place: &str) -> Result<usize, WindowError> {
     let unfit = |why: String| WindowError::Unfit { place: place.to_owned(), why };
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the kernel reports in `/proc` of this host and of its processes.
+//! Facts in `/proc` about this host and its processes.
 //!
 //! `host` identifies the host: its boot ID, and the PID namespace of the caller. `maps` reads the
 //! mappings of a process. Libraries that are loaded into ranks use this crate, so it stays small:

@@ -103,7 +103,7 @@ fn set(members: &[(BorrowedFd<'_>, EventFlags)]) -> io::Result<OwnedFd> {
 /// again.
 fn sleep(set: &OwnedFd, until: Option<Instant>, signals: Option<&sigset_t>) {
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-    // Rounded up: who wakes too early would sleep again and again.
+    // Rounded up: a process that wakes too early would sleep again and again.
     let left = left.map_or(-1, |left| {
         i32::try_from((left + Duration::from_micros(999)).as_millis()).unwrap_or(i32::MAX)
     });

@@ -1,4 +1,4 @@
-//! Log lines for a user who asks libfabric to log (FI_LOG_LEVEL).
+//! Log lines by libfabric's log, which FI_LOG_LEVEL turns on.
 
 use std::ffi::CString;
 

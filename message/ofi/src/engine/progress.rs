@@ -1,4 +1,4 @@
-//! Progress: an endpoint takes what has arrived, completes operations, and cleans up after dead
+//! Progress: an endpoint takes the messages that have arrived, completes operations, and cleans up after dead
 //! peers. Copies of large messages run without the domain's lock.
 
 use sync::ring::Found;
@@ -82,7 +82,7 @@ pub enum Work {
 }
 
 impl State {
-    /// Takes what has arrived at an endpoint, and completes operations.
+    /// Takes the messages that have arrived at an endpoint, and completes operations.
     #[inline]
     pub fn progress(&mut self, here: &Here, number: usize) {
         let State { endpoints, queues, vectors } = self;

@@ -247,9 +247,7 @@ pub unsafe extern "C" fn getinfo(
             0
         }
         Err(missing) => {
-            log::write(abi::LOG_INFO, abi::LOG_CORE, || {
-                format!("this provider does not have what is asked for: {missing}")
-            });
+            log::write(abi::LOG_INFO, abi::LOG_CORE, || format!("this provider lacks: {missing}"));
             -abi::ENODATA
         }
     }

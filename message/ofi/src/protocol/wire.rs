@@ -74,7 +74,7 @@ impl Envelope {
         std::array::from_fn(|i| words[i / 8][i % 8])
     }
 
-    /// Parses an envelope. Returns `None` for what no sender writes.
+    /// Parses an envelope. Returns `None` for bytes that no sender writes.
     #[inline]
     pub fn parse(bytes: &[u8; ENVELOPE_BYTES]) -> Option<Self> {
         let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[n * 8 + i]));

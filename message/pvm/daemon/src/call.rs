@@ -10,8 +10,8 @@
 //! guest → host   acceptance
 //! ```
 //! Each message has an HMAC under the ticket ([`Secret::token`]); the mask is derived from
-//! ticket and nonce. A user who reads the ticket off a command line, and calls first, becomes a
-//! host of the machine: the hoster's user has to trust the users of the two hosts.
+//! ticket and nonce. If another user reads the ticket off a command line, and calls first, that user
+//! becomes a host of the machine. So the hoster's user has to trust the users of the two hosts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
