@@ -68,13 +68,14 @@ impl Agent {
         while self.origin.as_ref().is_some_and(|origin| origin.has_begun.contains(&false)) {
             let received = self.engine.mesh.as_mut().and_then(Mesh::receive);
             match received {
-                Some(Ok(Received { from, header, body })) => match Frame::parse(&header) {
-                    Some(Frame::Word(message @ (Message::Begun | Message::QueryTime))) => {
+                Some(Ok(Received { from, header, body })) => {
+                    // The program needs no other messages.
+                    if let Some(Frame::Word(message @ (Message::Begun | Message::QueryTime))) =
+                        Frame::parse(&header)
+                    {
                         self.handle_at_origin(from, message, &body);
                     }
-                    // The program needs nothing more.
-                    _ => {}
-                },
+                }
                 Some(Err(Gone::Left(node) | Gone::Lost(node, _))) => {
                     self.origin().has_begun[node as usize] = true;
                 }
