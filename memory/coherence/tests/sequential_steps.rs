@@ -71,6 +71,40 @@ fn a_holder_of_a_copy_gets_the_page_without_its_bytes() {
     assert_eq!(*body, Body::Pages { asked: None, rides: Vec::new() });
 }
 
+#[test]
+fn a_declined_request_is_forgotten_and_can_be_made_again() {
+    for (fault, op) in [(Event::Read(7), Op::AskRead), (Event::Write(7), Op::AskWrite)] {
+        let mut asker = node(1);
+        assert!(!asker.can_be_declined(7), "it was not requested");
+        let asked = step(&mut asker, fault.clone());
+        assert!(asker.can_be_declined(7) && !asker.is_quiet(&(7..8)));
+        let mut actions = Vec::new();
+        asker.declined(7, 0, 0, &mut actions);
+        assert_eq!(actions, []);
+        assert!(asker.is_idle() && !asker.can_be_declined(7));
+        assert_eq!((asker.state(7), asker.owner(7)), (Some(State::None), Some(0)));
+        let again = step(&mut asker, fault);
+        assert_eq!(again, asked);
+        let [Action::Send(header, _)] = &again[..] else { panic!("{again:?}") };
+        assert_eq!((header.op, header.to), (op, 0));
+    }
+}
+
+#[test]
+fn prefetches_end_with_a_declined_request() {
+    let mut asker = node(1);
+    asker.suggest(vec![8, 9]);
+    let asked = step(&mut asker, Event::Read(7));
+    let [Action::Send(header, _)] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!(header.runs, 1);
+    // A task waits for page 9.
+    assert_eq!(step(&mut asker, Event::Read(9)), []);
+    let mut actions = Vec::new();
+    asker.declined(7, 0, 0, &mut actions);
+    assert_eq!(actions, [Action::Wake(9)]);
+    assert!(asker.is_idle());
+}
+
 /// After three sequential faults, one message brings sixteen pages. One of them is the mark.
 #[test]
 fn pages_that_will_be_wanted_come_together() {

@@ -120,6 +120,19 @@ pub trait Replica: Driver {
         });
     }
 
+    /// Handles the answer of `home` that it has declined this node's request for `page`: see
+    /// [`Node::declined`].
+    fn declined(&mut self, page: Page, home: NodeId) {
+        let now = self.now();
+        let mut actions = std::mem::take(&mut self.pages_mut().actions);
+        self.pages_mut().node.declined(page, home, now, &mut actions);
+        if let Err(error) = self.carry_out(&mut actions, None) {
+            self.failed(&error);
+        }
+        actions.clear();
+        self.pages_mut().actions = actions;
+    }
+
     /// Handles a message of the protocol.
     fn receive(&mut self, from: NodeId, header: Header, body: &[u8]) {
         let me = self.pages().node.options().me;

@@ -22,8 +22,8 @@
 //! [`page`] has the states of a page, [`message`] the messages. A driver uses [`node`], with the
 //! events and actions of [`event`] and the messages of [`frame`]. `step` handles events, and
 //! `pages` applies the rules of pages. `ahead` selects the pages that are prefetched along with
-//! others. `evict` limits the number of copies. `migratory` detects pages whose ownership should
-//! move on a read.
+//! others. `decline` handles requests that a driver refuses. `evict` limits the number of copies.
+//! `migratory` detects pages whose ownership should move on a read.
 //!
 //! # What a driver must guarantee, besides the rules of the [crate]
 //! - **Actions are carried out in order, each before the next.** The bytes of a page are read when
@@ -58,6 +58,7 @@
 
 mod ahead;
 mod copies;
+mod decline;
 pub mod event;
 mod evict;
 pub mod frame;

@@ -87,6 +87,8 @@ pub enum PageEvent {
     Invalidate,
     /// The copy is evicted.
     Drop,
+    /// The home declined the request: see [`Node::declined`](super::Node::declined).
+    Declined,
 }
 
 /// An action of a rule. A rule's actions are carried out in order.
@@ -175,6 +177,7 @@ const RULES: &[Rule] = {
         rule(S::Reading, E::AskRead, S::Reading, &[A::Forward]),
         rule(S::Reading, E::AskWrite, S::Reading, &[A::Forward]),
         rule(S::Reading, E::Invalidate, S::Reading, &[A::Acknowledge]),
+        rule(S::Reading, E::Declined, S::None, &[]),
         //
         rule(S::Writing, E::Read, S::Writing, &[]),
         rule(S::Writing, E::Write, S::Writing, &[]),
@@ -183,6 +186,7 @@ const RULES: &[Rule] = {
         rule(S::Writing, E::AskRead, S::Writing, &[A::Queue]),
         rule(S::Writing, E::AskWrite, S::Writing, &[A::Queue]),
         rule(S::Writing, E::Invalidate, S::Writing, &[A::Acknowledge]),
+        rule(S::Writing, E::Declined, S::None, &[]),
         //
         rule(S::Upgrading, E::Read, S::Upgrading, &[A::MapRead]),
         rule(S::Upgrading, E::Write, S::Upgrading, &[]),
@@ -260,7 +264,7 @@ impl State {
 /// Number of states.
 pub const STATES: usize = State::PrefetchedOwner as usize + 1;
 /// Number of events.
-pub const EVENTS: usize = PageEvent::Drop as usize + 1;
+pub const EVENTS: usize = PageEvent::Declined as usize + 1;
 
 /// The rules by state and event.
 pub static TABLE: transition::Table<State, PageEvent, PageAction, STATES, EVENTS> =
