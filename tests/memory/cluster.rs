@@ -187,6 +187,24 @@ fn sequentially_used_pages_are_prefetched() {
     assert!(here < 12_000 && there < 12_000, "{here} and {there} packets");
 }
 
+/// The request for a page carries the lookup of its block. So the first touch of a block takes as
+/// many round trips as a touch of another page there: one.
+#[test]
+fn the_first_touch_of_a_block_takes_one_round_trip() {
+    let Some(nodes) = machines(2) else { return };
+    let program = program::c_with_libraries("cluster.c", &["pvas_delegate", "pvas"]);
+    // Packets that the home receives: requests, and acknowledgements of TCP.
+    let packets = |case: &str| {
+        let before = nodes.received(0).1;
+        run(&nodes, "all:1,@node2:1", &["-K"], &program).arg(case).run().ok();
+        nodes.received(0).1 - before
+    };
+    let [none, first, again] = ["touch_nothing", "touch_first", "touch_again"].map(packets);
+    let (first_touch, later_touch) = (first.saturating_sub(none), again.saturating_sub(first));
+    assert!(later_touch >= 128, "{none}, {first} and {again} packets");
+    assert!(2 * first_touch < 3 * later_touch, "{none}, {first} and {again} packets");
+}
+
 #[test]
 fn mappings_of_owners_change_for_all() {
     cases("cluster.c", &["maps", "churn"]);

@@ -1,7 +1,7 @@
 /* Tasks of several machines, that nagaya run has started, in one space: memory goes to and fro
  * between machines while its owners change it, map and unmap it, fork and end.
  *
- * usage: machines CASE */
+ * usage: cluster CASE */
 #include "check.h"
 
 #include <pvas.h>
@@ -437,6 +437,54 @@ static void streams(void)
 	part();
 }
 
+/* The last task reads pages of task 0 in an order that nobody predicts: no page, a page of each
+ * block, or two. What else it does is the same in all three cases. */
+enum { TOUCHES = 128 };
+
+static void touch(int pages_of_a_block)
+{
+	const size_t block = 2 << 20;
+	begin();
+	if (me == 0) {
+		char *area = map((TOUCHES + 1) * block);
+		area += -(uintptr_t)area % block;
+		for (int at = 0; at < TOUCHES; at++)
+			for (int page = 1; page <= 2; page++)
+				area[at * block + 100 * page * PAGE] = page;
+		tell("touched", area, TOUCHES * block);
+	}
+	meet();
+	if (me == tasks - 1) {
+		volatile char *far = of(0, "touched");
+		int order[TOUCHES];
+		uint64_t state = 1;
+		for (int at = 0; at < TOUCHES; at++) {
+			int other = check_random(&state) % (at + 1);
+			order[at] = order[other];
+			order[other] = at;
+		}
+		for (int page = 1; page <= pages_of_a_block; page++)
+			for (int at = 0; at < TOUCHES; at++)
+				CHECK_EQ(far[order[at] * block + 100 * page * PAGE], page);
+	}
+	part();
+}
+
+static void touch_nothing(void)
+{
+	touch(0);
+}
+
+static void touch_first(void)
+{
+	touch(1);
+}
+
+static void touch_again(void)
+{
+	touch(2);
+}
+
 struct sleep {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
@@ -597,7 +645,8 @@ int main(int argc, char **argv)
 		{"who", who},     {"locks", locks}, {"order", order}, {"calls", calls},
 		{"maps", maps},   {"churn", churn}, {"forks", forks}, {"ends", ends},
 		{"stays", stays}, {"sleeps", sleeps}, {"works", works}, {"grows", grows},
-		{"streams", streams}, {NULL, NULL},
+		{"streams", streams}, {"touch_nothing", touch_nothing},
+		{"touch_first", touch_first}, {"touch_again", touch_again}, {NULL, NULL},
 	};
 	return check_main(cases, argc, argv);
 }

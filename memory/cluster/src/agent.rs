@@ -1,6 +1,6 @@
-//! A machine's agent: a thread of the space's owner that brings pages and takes them, tells others
-//! of its tasks and hears of theirs. It never touches the memory of tasks as they see it, only the
-//! file behind it: nobody would answer its own faults.
+//! The agent of a machine: a thread of the space's owner. It moves pages between this machine and
+//! the others, and exchanges news about tasks with their agents. It accesses the memory of tasks
+//! only through the file behind it, because no thread could resolve its own faults.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Write as _;
@@ -23,56 +23,61 @@ use pager::Shared;
 use pager::shared::PAGE;
 use pvas::Control;
 
-use crate::Plan;
+use crate::blocks::Blocks;
 use crate::changes::Changes;
-use crate::desk::{Desk, Order};
-use crate::frame::{Frame, Word};
+use crate::frame::{Frame, Message};
+use crate::orders::{Order, Orders};
+use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::pooled::Pooled;
-use crate::publish::Blocks;
 use crate::tasks::Tasks;
 
-/// What an agent is made of.
+/// The parts of an agent.
 pub struct Parts {
+    /// The control area of the space.
     pub control: Control,
     /// The memory of all segments; those of other machines are watched.
     pub shared: Shared,
-    /// Where published blocks lie, if machines share memory.
+    /// The memory that the machines share, if they do.
     pub pool: Option<Pool>,
+    /// The machines.
     pub plan: Plan,
-    /// All are connected.
+    /// The connections to all of them.
     pub mesh: Mesh,
-    pub desk: Arc<Desk>,
+    /// The orders of other threads.
+    pub orders: Arc<Orders>,
 }
 
+/// The agent of a machine.
 pub struct Agent {
     pub(super) engine: Engine<Shared>,
     pub(super) pages: Sequential,
     pub(super) control: Control,
-    /// Device and inode by which mappings of the memory are known.
+    /// Device and inode of the tasks' memory, which identify its mappings.
     pub(super) identity: (u64, u64),
     pub(super) pooled: Option<Pooled>,
     pub(super) plan: Plan,
-    pub(super) desk: Arc<Desk>,
-    /// Where tasks' questions and orders are told.
+    pub(super) orders: Arc<Orders>,
+    /// A signalfd(2) that is readable when a task has a request or a thread has an order.
     pub(super) signals: OwnedFd,
     pub(super) segment_pages: u64,
     pub(super) blocks: Blocks,
     pub(super) changes: Changes,
     pub(super) tasks: Tasks,
-    /// Pages that are closed to who uses them wrongly, and until when: in order.
-    pub(super) wrong: VecDeque<(Instant, Page)>,
-    pub(super) wrong_pages: HashSet<Page>,
+    /// Pages that their home has not mapped, and until when they are closed: in order.
+    pub(super) unmapped: VecDeque<(Instant, Page)>,
+    pub(super) unmapped_pages: HashSet<Page>,
     pub(super) processors: usize,
     pub(super) is_over: bool,
 }
 
 impl Agent {
-    /// For the calling thread; also its ID, by which it is asked.
+    /// Makes the agent of the calling thread. Also returns the thread's ID, to which tasks and
+    /// threads send SIGURG when they need the agent.
     pub fn new(parts: Parts) -> Result<(Self, u32), String> {
-        let Parts { control, shared, pool, plan, mesh, desk } = parts;
+        let Parts { control, shared, pool, plan, mesh, orders } = parts;
         let stat = rustix::fs::fstat(&shared).map_err(|why| format!("fstat: {why}"))?;
-        let signals = questions().map_err(|why| format!("signalfd: {why}"))?;
+        let signals = signal_descriptor().map_err(|why| format!("signalfd: {why}"))?;
         let segment_pages = control.layout().segment_size() / PAGE;
         let mut node = Node::new(Options {
             nodes: plan.names.len() as u32,
@@ -89,49 +94,48 @@ impl Agent {
                 .expect("only messages are refused");
         }
         let agent = Self {
-            // What is not published the protocol must not touch.
             pages: Sequential::new(node),
             engine: Engine::new(shared, Some(mesh)),
             control,
             identity: (stat.st_dev, stat.st_ino),
             pooled: pool.map(Pooled::new),
             plan,
-            desk,
+            orders,
             signals,
             segment_pages,
             blocks: Blocks::default(),
             changes: Changes::default(),
             tasks: Tasks::default(),
-            wrong: VecDeque::new(),
-            wrong_pages: HashSet::new(),
+            unmapped: VecDeque::new(),
+            unmapped_pages: HashSet::new(),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get()),
             is_over: false,
         };
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
-        agent.desk.agent.store(tid, Ordering::Release);
+        agent.orders.agent_tid.store(tid, Ordering::Release);
         Ok((agent, tid as u32))
     }
 
-    /// Serves until the job is over.
+    /// Serves until the job is over. `early` are messages that have arrived already.
     pub fn run(mut self, early: Vec<Received>) {
         slice::shorten();
         early.into_iter().for_each(|message| self.handle(message));
         self.serve();
-        self.desk.close();
+        self.orders.close();
     }
 
-    /// Whose segment a page is in.
+    /// Returns the home of a page: the machine of its segment.
     pub(super) fn home(&self, page: Page) -> Option<NodeId> {
-        let id = self.id_of(page);
-        self.plan.ids.iter().position(|ids| ids.contains(&id)).map(|machine| machine as NodeId)
+        self.plan.machine_of(self.id_of(page))
     }
 
-    /// In whose segment it is.
+    /// Returns the ID of the task in whose segment a page lies.
     pub(super) fn id_of(&self, page: Page) -> u32 {
         (page / self.segment_pages) as u32
     }
 
-    pub(super) fn is_ours(&self, page: Page) -> bool {
+    /// Returns true if this machine is the home of a page.
+    pub(super) fn is_own(&self, page: Page) -> bool {
         self.home(page) == Some(self.plan.me)
     }
 
@@ -139,70 +143,68 @@ impl Agent {
         self.engine.send(to, &frame.bytes(), body);
     }
 
-    pub(super) fn say(&mut self, to: NodeId, word: Word) {
-        self.send(to, Frame::Word(word), Vec::new());
+    pub(super) fn send_message(&mut self, to: NodeId, message: Message) {
+        self.send(to, Frame::Word(message), Vec::new());
     }
 
-    /// All other machines.
-    pub(super) fn others(&self) -> impl Iterator<Item = NodeId> + use<> {
-        let me = self.plan.me;
-        (0..self.plan.names.len() as NodeId).filter(move |&machine| machine != me)
+    /// Sends a message to all other machines.
+    pub(super) fn broadcast(&mut self, message: Message) {
+        self.plan.others().for_each(|machine| self.send_message(machine, message));
     }
 
-    pub(super) fn tell_others(&mut self, word: Word) {
-        self.others().for_each(|machine| self.say(machine, word));
-    }
-
-    /// Takes what another machine says.
+    /// Handles what another machine has sent.
     pub(super) fn handle(&mut self, message: Received) {
         let Received { from, header, body } = message;
         match Frame::parse(&header) {
             Some(Frame::Page(_) | Frame::Letters) if self.pooled.is_some() => {
-                self.nonsense(from, "pages, which lie in the pool");
+                self.protocol_violation(from, "a request for a page of the pool");
             }
             Some(Frame::Page(header)) => self.receive(from, header, &body),
             Some(Frame::Letters) => self.receive_batch(from, &body),
-            Some(Frame::Word(word)) => self.handle_word(from, word, body),
-            None => self.nonsense(from, "a header"),
+            Some(Frame::Word(message)) => self.handle_message(from, message, body),
+            None => self.protocol_violation(from, "an unknown header"),
         }
     }
 
-    fn handle_word(&mut self, from: NodeId, word: Word, body: Vec<u8>) {
-        match word {
-            Word::Alive => {}
-            Word::Look { page } => self.look(from, page),
-            Word::Seen { block, chunk } => self.seen(from, block, chunk, &body),
-            Word::Close { change, first, pages } => self.close(from, change, first, pages),
-            Word::Renew { change, first, pages } => self.renew(from, change, first, pages),
-            Word::Mapped { change, first, pages } => self.mapped(from, change, first, pages),
-            Word::Open { first, pages } => self.open(from, first, pages),
-            Word::Done { change } => self.done(from, change),
-            Word::Task { .. } | Word::Forgotten { .. } | Word::Event => {
-                self.record_tasks(from, word)
+    fn handle_message(&mut self, from: NodeId, message: Message, body: Vec<u8>) {
+        match message {
+            Message::Alive => {}
+            Message::Lookup { page } => self.answer_lookup(from, page, &body),
+            Message::LookupReply { block, chunk } => {
+                self.looked_up(from, block, chunk, &body);
             }
-            Word::Wake { address } => self.wakes(from, address),
-            Word::Print { stream } if self.plan.me == 0 => self.tasks.print(stream, body),
-            Word::Signal { signal } if from == 0 => {
-                // SAFETY: as if somebody had sent it to us.
+            Message::Close { change, first, pages } => self.close(from, change, first, pages),
+            Message::Reset { change, first, pages } => self.reset(from, change, first, pages),
+            Message::Mapped { change, first, pages } => self.mapped(from, change, first, pages),
+            Message::Open { first, pages } => self.open(from, first, pages),
+            Message::Acknowledge { change } => self.acknowledged(from, change),
+            Message::Task { .. } | Message::Forgotten { .. } | Message::Event => {
+                self.handle_task_message(from, message);
+            }
+            Message::Wake { address } => self.wakes(from, address),
+            Message::Print { stream } if self.plan.me == 0 => self.tasks.print(stream, body),
+            Message::Signal { signal } if from == 0 => {
+                // SAFETY: kill accesses no memory. The signal is handled like one from outside.
                 unsafe { libc::kill(libc::getpid(), signal) };
             }
-            Word::Finish { status } if self.plan.me == 0 => self.finished(from, status),
-            Word::Fail { status } if self.plan.me == 0 => self.kill_all(status),
-            Word::Kill if from == 0 => self.desk.learn(|outcome| outcome.kill = true),
-            Word::Lost { machine }
-                if self.plan.me == 0 && self.others().any(|it| it == machine) =>
+            Message::Finish { status } if self.plan.me == 0 => self.finished(from, status),
+            Message::Fail { status } if self.plan.me == 0 => self.kill_all(status),
+            Message::Kill if from == 0 => self.orders.update(|outcome| outcome.kill = true),
+            Message::Lost { machine }
+                if self.plan.me == 0 && self.plan.others().any(|it| it == machine) =>
             {
-                self.lost(machine, "another has lost it")
+                self.lost(machine, "another machine has lost its connection")
             }
-            Word::End if from == 0 => {
+            Message::End if from == 0 => {
                 self.is_over = true;
-                self.desk.learn(|outcome| outcome.over = true);
+                self.orders.update(|outcome| outcome.over = true);
             }
-            _ => self.nonsense(from, "a word"),
+            _ => self.protocol_violation(from, "an unexpected message"),
         }
     }
 
-    pub(super) fn ordered(&mut self, order: Order) {
+    /// Carries out an order of another thread of this process.
+    pub(super) fn carry_out_order(&mut self, order: Order) {
         match order {
             Order::Ended(id, done) => self.ended(id, done),
             Order::Cleared(id, done) => self.cleared(id, done),
@@ -210,23 +212,23 @@ impl Agent {
                 self.loaded(id);
                 drop(done);
             }
-            Order::Look => self.look_at_tasks(),
+            Order::CheckTasks => self.check_tasks(),
             Order::Print(stream, bytes) => match self.plan.me {
                 0 => self.tasks.print(stream, bytes),
-                _ => self.send(0, Frame::Word(Word::Print { stream }), bytes),
+                _ => self.send(0, Frame::Word(Message::Print { stream }), bytes),
             },
-            Order::Signal(signal) => self.tell_others(Word::Signal { signal }),
+            Order::Signal(signal) => self.broadcast(Message::Signal { signal }),
             Order::Finish(status) => match self.plan.me {
                 0 => self.finished(0, status),
-                _ => self.say(0, Word::Finish { status }),
+                _ => self.send_message(0, Message::Finish { status }),
             },
             Order::Fail(status) => match self.plan.me {
                 0 => self.kill_all(status),
-                _ => self.say(0, Word::Fail { status }),
+                _ => self.send_message(0, Message::Fail { status }),
             },
             Order::Stop => self.is_over = true,
             Order::End(done) => {
-                self.tell_others(Word::End);
+                self.broadcast(Message::End);
                 self.flush();
                 self.is_over = true;
                 drop(done);
@@ -236,47 +238,47 @@ impl Agent {
 
     fn finished(&mut self, machine: NodeId, status: i32) {
         let machines = self.plan.names.len();
-        self.desk.learn(|outcome| {
+        self.orders.update(|outcome| {
             outcome.statuses.resize(machines, None);
             outcome.statuses[machine as usize] = Some(status);
         });
     }
 
-    /// On the first machine: all tasks are to be killed, as one has failed.
+    /// On the first machine: a task has failed, and all tasks are to be killed.
     fn kill_all(&mut self, status: i32) {
-        self.tell_others(Word::Kill);
-        self.desk.learn(|outcome| {
+        self.broadcast(Message::Kill);
+        self.orders.update(|outcome| {
             outcome.kill = true;
             outcome.failure.get_or_insert(status);
         });
     }
 
-    /// Sends what is queued.
+    /// Sends all queued messages.
     fn flush(&mut self) {
         if let Some(mesh) = &mut self.engine.mesh {
             FLUSH.run(mesh);
         }
     }
 
-    /// A machine is gone before its time: the job is over, and the first machine says so.
+    /// The connection to a machine is lost: ends the job. The first machine reports it.
     pub(super) fn lost(&mut self, machine: NodeId, why: &str) {
         let name = &self.plan.names[machine as usize];
-        if self.is_over || self.desk.outcome().lost {
+        if self.is_over || self.orders.outcome().lost {
             return;
         }
         match self.plan.me {
             0 => {
                 let _ = writeln!(std::io::stderr(), "nagaya: {name} is lost: {why}");
-                self.tell_others(Word::End);
+                self.broadcast(Message::End);
                 self.flush();
             }
-            _ if machine != 0 => return self.say(0, Word::Lost { machine }),
+            _ if machine != 0 => return self.send_message(0, Message::Lost { machine }),
             _ => {}
         }
         self.give_up();
     }
 
-    /// This machine cannot go on.
+    /// Reports why this machine cannot continue, and ends its tasks.
     pub(super) fn fails(&mut self, why: &str) {
         let _ = writeln!(
             std::io::stderr(),
@@ -286,28 +288,29 @@ impl Agent {
         self.give_up();
     }
 
-    /// Ends all tasks, which may be stopped at pages that never come.
+    /// Ends all tasks. They may be stopped at pages that never arrive.
     fn give_up(&mut self) {
         self.is_over = true;
-        self.desk.learn(|outcome| {
+        self.orders.update(|outcome| {
             outcome.lost = true;
             outcome.kill = true;
             outcome.over = true;
         });
     }
 
-    /// Who says such a thing is mad, or bad.
-    pub(super) fn nonsense(&mut self, from: NodeId, what: &str) {
+    /// A machine has sent a message that the protocol does not allow: this machine cannot continue.
+    pub(super) fn protocol_violation(&mut self, from: NodeId, what: &str) {
         let name = self.plan.names[from as usize].clone();
-        self.fails(&format!("{name} says {what}, which makes no sense: an error of nagaya"));
+        self.fails(&format!("{name} has sent {what}: a protocol violation (an error of nagaya)"));
     }
 }
 
-/// Where tasks' signals to this thread are read.
-fn questions() -> std::io::Result<OwnedFd> {
+/// Blocks SIGURG in this thread, and returns a descriptor from which it is read.
+fn signal_descriptor() -> std::io::Result<OwnedFd> {
     let set = 1u64 << (libc::SIGURG - 1);
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-    // SAFETY: eight-byte sets, as the kernel's are; a new descriptor.
+    // SAFETY: `set` has eight bytes, the size that is passed. The signalfd is new, and owned by
+    // the returned value alone.
     unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const set, 0, 8);
         match libc::syscall(libc::SYS_signalfd4, -1, &raw const set, 8, flags) {

@@ -1,11 +1,11 @@
-//! The agent as a user of the [page engine](node): what tasks and segments add to what happens to
-//! pages.
+//! The agent as a user of the [page engine](node): it handles the orders and requests of this
+//! machine, and connects the publishing of blocks with the protocol.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
 
 use coherence::message::NodeId;
-use coherence::sequential::message::{Content, Header};
+use coherence::sequential::message::{Body, Content, Header};
 use launch::control;
 use net::mesh::Received;
 use node::driver::{Driver, Engine, Server};
@@ -43,23 +43,23 @@ impl Driver for Agent {
         let mut buffer = [0; 1024];
         while rustix::io::read(&self.signals, &mut buffer).is_ok_and(|count| count > 0) {
             found = true;
-            self.answer_asks();
+            self.take_task_requests();
         }
-        while let Some(order) = self.desk.take() {
+        while let Some(order) = self.orders.take() {
             found = true;
-            self.ordered(order);
+            self.carry_out_order(order);
         }
         found
     }
 
     fn tend(&mut self) -> bool {
         let found = self.expire_holds();
-        self.open_wrong();
-        self.say_quiet();
-        self.go_on_bringing();
-        self.go_on_pooling();
+        self.reopen_expired();
+        self.acknowledge_quiet();
+        self.continue_fetches();
+        self.continue_pooling();
         if control::is_closed() && !self.is_over {
-            self.fails("who started it is gone");
+            self.fails("the process that started it is gone");
         }
         found
     }
@@ -74,10 +74,9 @@ impl Server for Agent {
         self.is_over
     }
 
-    /// Returns whether there is a processor that no task needs.
+    /// Returns true if there is a processor that no task needs.
     fn may_poll(&self) -> bool {
-        let ours = self.plan.ids[self.plan.me as usize].clone();
-        let alive = ours.filter(|&id| self.control.is_announced(id)).count();
+        let alive = self.plan.own_ids().filter(|&id| self.control.is_announced(id)).count();
         self.processors > alive
     }
 
@@ -87,9 +86,9 @@ impl Server for Agent {
 
     fn deadline(&self) -> Option<Instant> {
         let held = self.pages.residency.next_expiry().map(|until| self.engine.instant(until));
-        let wrong = self.wrong.front().map(|(until, _)| *until);
+        let unmapped = self.unmapped.front().map(|(until, _)| *until);
         let pooled = self.pooled.as_ref().and_then(Pooled::due);
-        held.into_iter().chain(wrong).chain(pooled).min()
+        held.into_iter().chain(unmapped).chain(pooled).min()
     }
 }
 
@@ -104,8 +103,8 @@ impl Replica for Agent {
 
     fn violated(&mut self, from: NodeId, message: &str, why: Option<&str>) {
         match why {
-            Some(why) => self.nonsense(from, &format!("{message}: {why}")),
-            None => self.nonsense(from, message),
+            Some(why) => self.protocol_violation(from, &format!("{message}: {why}")),
+            None => self.protocol_violation(from, message),
         }
     }
 
@@ -114,6 +113,10 @@ impl Replica for Agent {
     }
 
     fn before_send(&mut self) {
-        self.tell_in_time();
+        self.announce_tasks();
+    }
+
+    fn sends_itself(&mut self, header: &Header, body: &Body) -> bool {
+        self.send_with_lookup(header, body)
     }
 }

@@ -1,56 +1,87 @@
-//! Tasks that are stopped at a page: of this machine's own, or of another's segments.
+//! Threads that are stopped at a page, of this machine's segments or of another's.
+//!
+//! The first fault in an unknown block of another machine takes one round trip: the protocol's
+//! request for the page carries the lookup of the block. The home answers both, or declines the
+//! request if the page is not mapped.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use coherence::message::Page;
 use coherence::sequential::Event;
+use coherence::sequential::message::{Body, Header, Op};
 use node::sequential::Replica as _;
 use pager::{Access, Fault, PagerError};
 
 use crate::agent::Agent;
-use crate::frame::Word;
-use crate::publish::{block_of, is_set};
+use crate::blocks::{Lookup, block_of};
+use crate::frame::{Frame, Message};
 
-/// How long a page that nobody has mapped is closed to who uses it, who gets SIGSEGV.
-const WRONG: Duration = Duration::from_millis(50);
+/// Time for which a page that is not mapped stays closed: accesses get SIGSEGV.
+const UNMAPPED_TIME: Duration = Duration::from_millis(50);
 
 impl Agent {
+    /// Handles a fault.
     pub(super) fn stopped(&mut self, fault: &Fault) {
         let page = fault.page;
         if self.pages.closed.contains(page) || page >= self.pages.node.pages() {
             return;
         }
         let writes = fault.wants == Access::Write || !self.engine.memory.can_allow_read();
-        let (block, ours) = (block_of(page), self.is_ours(page));
-        let known = self.blocks.known.get(&block);
-        if ours && !self.blocks.published.contains(&block) {
-            // It was watched for a task that has ended: nobody else knows of it.
-            if let Err(error) = self.goes_on_alone(page) {
+        let (block, is_own) = (block_of(page), self.is_own(page));
+        let is_known = self.blocks.known.get(&block).is_some_and(|bits| bits.is_set(page));
+        if is_own && !self.blocks.published.contains(&block) {
+            // The block was watched for a task that has ended, and no other machine knows it.
+            if let Err(error) = self.resolve_unpublished(page) {
                 self.fails(&error.to_string());
             }
-        } else if ours || known.is_some_and(|mapped| is_set(mapped, page)) {
-            self.wants(page, writes);
+        } else if is_own || is_known {
+            self.request(page, writes);
+        } else if let Some(lookup) = self.blocks.lookups.get_mut(&block) {
+            lookup.waiting.push_back((page, writes));
         } else {
-            let waiting = self.blocks.looking.entry(block).or_default();
-            waiting.push_back((page, writes));
-            if waiting.len() == 1 {
-                self.ask_for(page);
-            }
+            self.look_up(page, writes, VecDeque::new());
         }
     }
 
-    /// Asks whether a page of another machine's is mapped.
-    pub(super) fn ask_for(&mut self, page: Page) {
-        if let Some(home) = self.home(page) {
-            self.say(home, Word::Look { page });
+    /// Asks the home of a page which pages of the block are mapped. Without a pool the message
+    /// carries the protocol's request for the page. `waiting` are other faults in the block.
+    pub(super) fn look_up(&mut self, page: Page, writes: bool, waiting: VecDeque<(Page, bool)>) {
+        let Some(home) = self.home(page) else { return };
+        assert!(home != self.plan.me, "a machine knows its own blocks");
+        if self.pooled.is_none() {
+            self.blocks.looked_up = Some(page);
+            self.request_page(page, writes);
         }
+        // The protocol sends no request to the home if the page is here already, or elsewhere.
+        let carries_request = self.pooled.is_none() && self.blocks.looked_up.take().is_none();
+        if !carries_request {
+            self.send_message(home, Message::Lookup { page });
+        }
+        let lookup = Lookup { page, carries_request, waiting };
+        let before = self.blocks.lookups.insert(block_of(page), lookup);
+        assert!(before.is_none(), "one lookup of a block at a time");
     }
 
-    /// Somebody wants a page that is mapped.
-    pub(super) fn wants(&mut self, page: Page, writes: bool) {
+    /// Sends a request of the protocol with the lookup that it is to carry. Returns false if it
+    /// carries none.
+    pub(super) fn send_with_lookup(&mut self, header: &Header, body: &Body) -> bool {
+        let page = header.page;
+        let carries = self.blocks.looked_up == Some(page)
+            && matches!(header.op, Op::AskRead | Op::AskWrite)
+            && self.home(page) == Some(header.to);
+        if carries {
+            self.blocks.looked_up = None;
+            self.send(header.to, Frame::Word(Message::Lookup { page }), body.letter(header));
+        }
+        carries
+    }
+
+    /// Gets a mapped page for threads that are stopped there.
+    pub(super) fn request(&mut self, page: Page, writes: bool) {
         match self.pooled {
-            None => self.ask(page, writes),
-            // It is there, or has been since.
+            None => self.request_page(page, writes),
+            // The page is mapped in the pool, or has been mapped since the fault.
             Some(_) => {
                 if let Err(error) = self.engine.memory.wake(page..page + 1) {
                     self.fails(&error.to_string());
@@ -59,11 +90,12 @@ impl Agent {
         }
     }
 
-    pub(super) fn ask(&mut self, page: Page, writes: bool) {
+    /// Requests a page from the protocol.
+    pub(super) fn request_page(&mut self, page: Page, writes: bool) {
         self.step(if writes { Event::Write(page) } else { Event::Read(page) });
     }
 
-    fn goes_on_alone(&mut self, page: Page) -> Result<(), PagerError> {
+    fn resolve_unpublished(&mut self, page: Page) -> Result<(), PagerError> {
         if !self.engine.memory.held(page..page + 1)?.is_empty() {
             self.engine.memory.are_used(page..page + 1);
         }
@@ -72,29 +104,29 @@ impl Agent {
         Ok(())
     }
 
-    /// Nothing is mapped there, where the page belongs: who uses it gets SIGSEGV.
-    pub(super) fn is_wrong(&mut self, page: Page) {
-        if self.wrong_pages.insert(page) {
-            self.wrong.push_back((Instant::now() + WRONG, page));
+    /// Closes a page that its home has not mapped: accesses get SIGSEGV for a while.
+    pub(super) fn close_unmapped(&mut self, page: Page) {
+        if self.unmapped_pages.insert(page) {
+            self.unmapped.push_back((Instant::now() + UNMAPPED_TIME, page));
         }
         if let Err(error) = self.engine.memory.close(page, true) {
             self.fails(&error.to_string());
         }
     }
 
-    /// Pages that were closed may be mapped by now.
-    pub(super) fn open_wrong(&mut self) {
-        while let Some(&(until, page)) = self.wrong.front()
+    /// Opens closed pages whose time is over: they may be mapped by now.
+    pub(super) fn reopen_expired(&mut self) {
+        while let Some(&(until, page)) = self.unmapped.front()
             && until <= Instant::now()
         {
-            self.wrong.pop_front();
-            self.is_right(page);
+            self.unmapped.pop_front();
+            self.reopen(page);
         }
     }
 
-    /// Whoever uses the page may be told that nothing is there once more.
-    pub(super) fn is_right(&mut self, page: Page) {
-        if self.wrong_pages.remove(&page)
+    /// Opens a page that was closed: the next access asks again whether it is mapped.
+    pub(super) fn reopen(&mut self, page: Page) {
+        if self.unmapped_pages.remove(&page)
             && let Err(error) = self.engine.memory.close(page, false)
         {
             self.fails(&error.to_string());

@@ -1,5 +1,6 @@
-//! How a machine begins: it is told what it is to do, says where it is, and meets the others. In
-//! the terms of [`launch::messages`]: first an [`Order`], then [`Ready`] and [`Everybody`].
+//! How a machine joins: it receives its order from the process that started it, replies with its
+//! network address, and connects to the other machines. In the terms of [`launch::messages`]: an
+//! [`Order`], then [`Ready`] and [`Everybody`].
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -13,139 +14,145 @@ use net::secret::Secret;
 use pvas::Space;
 use serde::{Deserialize, Serialize};
 
-use crate::frame::{Frame, Word};
+use crate::Cluster;
+use crate::frame::{Frame, Message};
+use crate::plan::Plan;
 use crate::pool::Memory;
-use crate::{Cluster, Plan};
 
-/// Both sides must be of one kind: the number rises with every change here and of frames.
-pub const KIND: Kind = Kind { name: "run", version: concat!(env!("CARGO_PKG_VERSION"), "-2") };
+/// Version of the messages: both sides must have the same. The number rises with each change of
+/// these types and of `frame`.
+pub const KIND: Kind = Kind { name: "run", version: concat!(env!("CARGO_PKG_VERSION"), "-3") };
 
-/// To a machine, at first.
+/// The first message to a machine: its part of the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Which it is.
+    /// The index of the machine.
     pub machine: u32,
-    /// The job's.
+    /// The secret of the job.
     pub secret: [u8; 32],
-    /// Seconds after which a silent machine is lost; 0: never.
+    /// Seconds after which a silent machine counts as lost; 0: never.
     pub timeout: u32,
-    /// The hosts' names, of all machines.
+    /// The names of all machines.
     pub names: Vec<String>,
     /// The IDs of each machine's tasks.
     pub ids: Vec<Range<u32>>,
-    /// What machines have in common as memory, by its path, and the mark by which they know it.
+    /// The path of the memory that the machines share, and the mark by which they recognize it.
     pub pool: Option<(Vec<u8>, u64)>,
-    /// The arguments of `nagaya run` there.
+    /// The arguments of `nagaya run` on the machine.
     pub arguments: Vec<Vec<u8>>,
     /// The environment of tasks.
     pub environment: Vec<Vec<u8>>,
-    /// The directory that relative paths mean.
+    /// The working directory.
     pub directory: Vec<u8>,
-    /// The network's settings, where they are not those of the machine's own environment.
+    /// Environment variables of the network, which replace those of the machine.
     pub variables: Vec<(String, String)>,
 }
 
-/// From a machine: it is there.
+/// The reply of a machine: it is ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
-    /// Where others find it.
+    /// Its network address.
     pub address: Vec<u8>,
 }
 
-/// To each machine: where all are.
+/// To each machine: the addresses of all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Everybody {
-    /// In order.
+    /// All machines, by index.
     pub machines: Vec<Ready>,
 }
 
-/// A machine that has met all others.
+/// A machine that is connected to all others.
 pub struct Joined {
-    /// What it is to do.
+    /// Its part of the job.
     pub order: Order,
-    /// The way to the others, and what those have said already.
-    met: Option<(Mesh, Vec<Received>)>,
+    /// The connections, and messages that have arrived already.
+    connected: Option<(Mesh, Vec<Received>)>,
     control: Control,
-    /// Written when who has started us goes.
-    bell: OwnedFd,
+    /// Readable when the process that started this one has ended.
+    closed: OwnedFd,
 }
 
-/// Hears what this machine is to do. Nothing else of this process may have begun: the order has
-/// variables for its environment.
+/// Receives the order. It sets environment variables, so this process must have no other thread
+/// yet.
 pub fn order(control: &mut Control) -> Result<Order, String> {
     control.greet(KIND)?;
     let order: Order = control.receive()?;
     for (name, value) in &order.variables {
-        // SAFETY: there is no other thread yet.
+        // SAFETY: no other thread reads the environment: this function's callers have started none
+        // yet.
         unsafe { std::env::set_var(name, value) };
     }
     Ok(order)
 }
 
-/// Meets the others. Whatever goes wrong is told to who has started us.
+/// Connects to the other machines. Errors are also sent to the process that started this one.
 pub fn meet(mut control: Control, order: Order) -> Result<Joined, String> {
-    let met = find(&mut control, &order);
-    match met {
-        Ok((mesh, early, bell)) => Ok(Joined { order, met: Some((mesh, early)), control, bell }),
+    let connected = connect(&mut control, &order);
+    match connected {
+        Ok((mesh, early, closed)) => {
+            Ok(Joined { order, connected: Some((mesh, early)), control, closed })
+        }
         Err(why) => Err(refuse(&mut control, why)),
     }
 }
 
-/// Says that this machine does not begin; the line.
+/// Sends the line that says why this machine does not start, and returns it.
 pub fn refuse(control: &mut Control, line: String) -> String {
     let _ = control.answer::<Begun>(Err(Refusal { line: line.clone(), is_of_program: false }));
     line
 }
 
-fn find(control: &mut Control, order: &Order) -> Result<(Mesh, Vec<Received>, OwnedFd), String> {
+fn connect(control: &mut Control, order: &Order) -> Result<(Mesh, Vec<Received>, OwnedFd), String> {
     let timeout = (order.timeout > 0).then(|| Duration::from_secs(order.timeout.into()));
-    let alive = Frame::Word(Word::Alive).bytes();
+    let alive = Frame::Word(Message::Alive).bytes();
     let mesh = Mesh::new(order.machine, &Secret::new(order.secret), timeout, alive);
     let mut mesh = mesh.map_err(|why| why.to_string())?;
     control.answer(Ok(Ready { address: mesh.address().to_vec() }))?;
     let Everybody { machines } = control.receive()?;
     let count = machines.len();
     if [order.names.len(), order.ids.len()] != [count; 2] || order.machine as usize >= count {
-        return Err("the order makes no sense".into());
+        return Err("the order is inconsistent: install the same nagaya on all machines".into());
     }
-    let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
-    let bell = bell.map_err(|why| format!("cannot make an eventfd: {why}"))?;
-    control.watch(&bell).map_err(|why| format!("cannot start a thread: {why}"))?;
+    let closed = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
+    let closed = closed.map_err(|why| format!("cannot make an eventfd: {why}"))?;
+    control.watch(&closed).map_err(|why| format!("cannot start a thread: {why}"))?;
     let addresses: Vec<&[u8]> = machines.iter().map(|it| &it.address[..]).collect();
     mesh.connect(&addresses).map_err(|why| why.to_string())?;
     let names: Vec<&str> = order.names.iter().map(|name| &name[..]).collect();
     let early = mesh.meet(&names, control::is_closed)?;
-    Ok((mesh, early, bell))
+    Ok((mesh, early, closed))
 }
 
 impl Joined {
-    /// Makes the space, which nobody has used yet, one with those of the others. Once.
+    /// Joins a space that no task has used yet with those of the other machines. May be called
+    /// once.
     pub fn begin(&mut self, space: &Space, pool: Option<Memory>) -> Result<Cluster, String> {
         let Order { machine, names, ids, .. } = self.order.clone();
         if space.layout().window() != REGION_START {
             return Err("the addresses of the space are in use here".into());
         }
-        let (mesh, early) = self.met.take().ok_or("it has begun already")?;
+        let (mesh, early) = self.connected.take().ok_or("the machine has joined already")?;
         Cluster::begin(space, Plan { me: machine, names, ids }, pool, mesh, early)
     }
 
-    /// The IDs of this machine's tasks.
+    /// Returns the IDs of this machine's tasks.
     pub fn ids(&self) -> Range<u32> {
         self.order.ids[self.order.machine as usize].clone()
     }
 
-    /// How many tasks all machines have.
+    /// Returns the number of tasks on all machines.
     pub fn tasks(&self) -> u32 {
         self.order.ids.iter().map(|ids| ids.len() as u32).sum()
     }
 
-    /// Its tasks run.
+    /// Reports that the tasks of this machine run.
     pub fn begun(&mut self) -> Result<(), String> {
-        let _ = &self.bell;
+        let _ = &self.closed;
         self.control.answer(Ok(Begun))
     }
 
-    /// It does not begin, for this reason.
+    /// Sends the line that says why this machine does not start, and returns it.
     pub fn refuse(&mut self, line: String) -> String {
         refuse(&mut self.control, line)
     }

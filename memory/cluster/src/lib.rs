@@ -1,42 +1,52 @@
-//! A space over several machines: on each a domain with tasks of its own, and all segments at the
-//! same addresses everywhere (Shimada et al., Multiple PVAS). What the domains of one machine get
-//! from the kernel, memory that all of them map, here an *agent* on each machine brings page by
-//! page, as `coherence::sequential` says: a pointer that a task of one machine is given by one of
-//! another just works, and every read sees the last write.
+//! A space over several machines: each machine has a domain with its own tasks, and all segments
+//! have the same addresses everywhere (Shimada et al., Multiple PVAS). Between the domains of one
+//! machine the kernel shares memory. Between machines an *agent* on each moves pages, as
+//! `coherence::sequential` says. A pointer from a task of another machine is valid, and every read
+//! returns the last write.
 //!
-//! Nothing is paid for what no other machine touches: a task's memory is the kernel's affair until
-//! another machine first comes to a *block* of it. Only then is the block **published**: its
-//! mappings are watched by userfaultfd, what is in use of it is told to the protocol, and a bit
-//! tells the gate to ask the agent before memory there changes (`space/gate/c/machines.c`).
+//! Memory that no other machine touches costs nothing: the kernel alone handles it. When another
+//! machine first touches a *block* of it, the block is **published**. userfaultfd watches its
+//! mappings from then on, the protocol learns which pages are in use, and a bit tells the gate to
+//! ask the agent before memory there changes (`space/gate/c/machines.c`).
 //!
-//! Machines that share memory, too, say, virtual ones of one host, have a [`pool`]: published
-//! blocks lie there, and all map them (`pooled`, `sleepers`).
+//! Machines that also share memory, such as virtual machines of one host, have a [`pool`].
+//! Published blocks lie there, and all machines map them.
 //!
-//! `agent` is the thread, `driver` how it uses the page engine, `faults` what tasks are stopped at,
-//! `publish` which blocks others know, `changes` how memory begins
-//! anew everywhere, `tasks` what tasks ask and what machines tell each other of them, `desk` what
-//! other threads of the owner say to the agent. [`join`] begins a machine, `frame` is what agents
-//! say to each other.
+//! | module | topic |
+//! |---|---|
+//! | `agent`, `driver` | the agent's thread, as a user of the page engine |
+//! | `faults` | threads that are stopped at a page |
+//! | `publish`, `blocks` | published blocks, and the pages that are mapped there |
+//! | `reset`, `changes` | memory that is reset on all machines |
+//! | `lifecycle`, `requests`, `tasks` | the start and end of tasks, and their requests |
+//! | `orders` | orders of the owner's other threads to the agent |
+//! | `pooling`, `pooled`, `sleepers` | blocks that lie in a pool |
+//! | [`join`], [`plan`], `frame` | how a machine joins, and the messages between agents |
 //!
-//! # What does not work
-//! Sleeping at a futex until a task of another machine wakes it; delegation passes its own on.
-//! Writing to text and constants of another machine's tasks (it is not seen there). PIDs,
-//! descriptors and signals are the machine's own.
+//! # Limits
+//! A task cannot sleep at a futex until a task of another machine wakes it; delegation forwards its
+//! own wake-ups. Writes to text and constants of another machine's tasks are not seen there. PIDs,
+//! descriptors and signals are local to a machine.
 
 mod agent;
+mod blocks;
 mod changes;
-mod desk;
 mod driver;
 mod faults;
 mod frame;
 pub mod join;
+mod lifecycle;
+mod orders;
+pub mod plan;
 pub mod pool;
 mod pooled;
+mod pooling;
 mod publish;
+mod requests;
+mod reset;
 mod sleepers;
 mod tasks;
 
-use std::ops::Range;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -47,32 +57,23 @@ use pager::{Shared, Stops};
 use pvas::{Control, Space};
 
 use agent::{Agent, Parts};
-use desk::Desk;
-pub use desk::Outcome;
+use orders::{Order, Orders};
+use plan::Plan;
 use pool::Pool;
 
-/// Which machines there are, and which is this.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// This one.
-    pub me: NodeId,
-    /// What they are called.
-    pub names: Vec<String>,
-    /// The IDs of each one's tasks, without gaps from 0 on.
-    pub ids: Vec<Range<u32>>,
-}
+pub use orders::Outcome;
 
-/// This machine among the others.
+/// This machine as a part of the cluster.
 pub struct Cluster {
-    desk: Arc<Desk>,
+    orders: Arc<Orders>,
     me: NodeId,
     control: Control,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Cluster {
-    /// Begins to bring pages of a space that nobody has used yet, or to move them to a pool, if
-    /// there is one. `early` is what others have said already.
+    /// Starts the agent of a space that no task has used yet. `early` are messages that have
+    /// arrived already.
     pub fn begin(
         space: &Space,
         plan: Plan,
@@ -80,23 +81,23 @@ impl Cluster {
         mesh: Mesh,
         early: Vec<Received>,
     ) -> Result<Self, String> {
-        let words = |why: &dyn std::fmt::Display| why.to_string();
+        let line = |why: &dyn std::fmt::Display| why.to_string();
         let pool = pool.map(|it| Pool::meet(it, plan.me as usize, &plan.names)).transpose()?;
         if let Some(pool) = &pool {
             space.control().set_pool(pool.identity.0, pool.identity.1);
         }
-        let divided = space.divide(plan.me, &plan.ids).map_err(|why| words(&why))?;
+        let divided = space.divide(plan.me, &plan.ids).map_err(|why| line(&why))?;
         let base = space.layout().base() as usize;
         let shared = Shared::new(std::os::fd::AsFd::as_fd(&divided.file), base, Stops::All);
-        let shared = shared.map_err(|why| words(&why))?;
+        let shared = shared.map_err(|why| line(&why))?;
         for view in divided.views {
-            shared.watch(view).map_err(|why| words(&why))?;
+            shared.watch(view).map_err(|why| line(&why))?;
         }
         let me = plan.me;
-        let desk = Arc::new(Desk::new());
+        let orders = Arc::new(Orders::new());
         let (tell, told) = channel();
         let control = space.control();
-        let parts = Parts { control, shared, pool, plan, mesh, desk: desk.clone() };
+        let parts = Parts { control, shared, pool, plan, mesh, orders: orders.clone() };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         let failed = |why| format!("cannot start a thread: {why}");
         let agent = thread("nagaya-machine")
@@ -109,53 +110,53 @@ impl Cluster {
             })
             .map_err(failed)?;
         let tid = told.recv().map_err(|_| "its agent has failed")??;
-        space.set_agent(tid, desk.clone()).map_err(|why| words(&why))?;
-        let watched = desk.clone();
+        space.set_agent(tid, orders.clone()).map_err(|why| line(&why))?;
+        let watched = orders.clone();
         let events = thread("nagaya-events").spawn(move || watched.watch_events(control));
         let threads = Mutex::new(vec![agent, events.map_err(failed)?]);
-        Ok(Self { desk, me, control, threads })
+        Ok(Self { orders, me, control, threads })
     }
 
-    /// Which machine this is.
+    /// Returns the index of this machine.
     pub fn me(&self) -> NodeId {
         self.me
     }
 
-    /// Bytes that a task has written to its standard output (1) or error (2): the first machine
-    /// prints them.
+    /// Prints, on the first machine, what a task has written to its standard output (1) or error
+    /// (2).
     pub fn print(&self, stream: u8, bytes: Vec<u8>) {
-        self.desk.order(desk::Order::Print(stream, bytes));
+        self.orders.send(Order::Print(stream, bytes));
     }
 
-    /// Passes a signal on to the tasks of all other machines.
+    /// Forwards a signal to the tasks of all other machines.
     pub fn signal(&self, signal: i32) {
-        self.desk.order(desk::Order::Signal(signal));
+        self.orders.send(Order::Signal(signal));
     }
 
-    /// All tasks of this machine have ended, and this is their status.
+    /// Reports that all tasks of this machine have ended with this status.
     pub fn finish(&self, status: i32) {
-        self.desk.order(desk::Order::Finish(status));
+        self.orders.send(Order::Finish(status));
     }
 
-    /// A task has failed with this status, and all others are to be killed.
+    /// Reports that a task has failed with this status, so that all others are killed.
     pub fn fail(&self, status: i32) {
-        self.desk.order(desk::Order::Fail(status));
+        self.orders.send(Order::Fail(status));
     }
 
-    /// What has become of the job so far.
+    /// Returns the state of the job so far.
     pub fn outcome(&self) -> Outcome {
-        self.desk.outcome()
+        self.orders.outcome()
     }
 
-    /// On the first machine, when all have finished: lets the others go, and returns when what
-    /// was said is on its way.
+    /// On the first machine, when all have finished: ends the job on the other machines. Returns
+    /// when the messages have been sent.
     pub fn end(&self) {
-        self.desk.ask(desk::Order::End);
+        self.orders.send_and_wait(Order::End);
     }
 
-    /// Nobody brings pages any more, and nobody looks at the space, which can be destroyed.
+    /// Stops the agent. The space can be destroyed afterwards.
     pub fn stop(&self) {
-        self.desk.order(desk::Order::Stop);
+        self.orders.send(Order::Stop);
         let threads = std::mem::take(&mut *self.threads.lock().expect("no panic while held"));
         for thread in threads {
             self.control.announce();

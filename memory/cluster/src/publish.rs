@@ -1,16 +1,15 @@
-//! Blocks of memory that other machines know. The first question about a block publishes it: from
-//! then on its memory is watched, and what is in use of it the protocol knows. What somebody has
-//! mapped privately and cannot write (text, constants) is copied to the memory's file, for others
-//! only.
+//! Publishing. When another machine first looks up a page of a block, the block is published: its
+//! memory is watched from then on, and the protocol learns which pages are in use.
+//!
+//! Private mappings that their task cannot write (text, constants) are copied to the memory's
+//! file, for other machines only.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
 use coherence::run::Run;
 use coherence::sequential::Event;
-use coherence::sequential::message::{Content, Header};
-use nagaya_gate::abi::PUBLISHED_BLOCK;
+use coherence::sequential::message::{Content, Header, Op, letters};
 use node::sequential::Replica as _;
 use pager::PagerError;
 use pager::shared::PAGE;
@@ -18,94 +17,38 @@ use proc::maps::{self, Mapping};
 use rustix::io::Errno;
 
 use crate::agent::Agent;
-use crate::frame::{Frame, Word};
-
-/// Pages of a block.
-pub const BLOCK: u64 = PUBLISHED_BLOCK / PAGE;
-/// A bit a page of a block.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Bits([u64; (BLOCK / 64) as usize]);
-
-impl Bits {
-    /// As another machine reads them.
-    pub fn bytes(&self) -> Vec<u8> {
-        self.0.iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut bits = Self::default();
-        if bytes.len() != size_of_val(&bits.0) {
-            return None;
-        }
-        for (word, bytes) in bits.0.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        }
-        Some(bits)
-    }
-
-    fn set(&mut self, page: Page) {
-        let bit = page % BLOCK;
-        self.0[(bit / 64) as usize] |= 1 << (bit % 64);
-    }
-}
-
-/// What is known of blocks.
-#[derive(Debug, Default)]
-pub struct Blocks {
-    /// Ours that others know.
-    pub published: BTreeSet<u64>,
-    /// Others' of which we know which pages are mapped there: those stay so until they begin
-    /// anew, and others may come.
-    pub known: HashMap<u64, Bits>,
-    /// Pages of ours that somebody has asked for when they were not mapped.
-    pub refused: BTreeSet<Page>,
-    /// Others' where somebody is stopped, to write or not; of the first page was asked whether it
-    /// is mapped.
-    pub looking: HashMap<u64, VecDeque<(Page, bool)>>,
-}
-
-pub fn block_of(page: Page) -> u64 {
-    page / BLOCK
-}
-
-pub fn pages_of(block: u64) -> Range<Page> {
-    block * BLOCK..(block + 1) * BLOCK
-}
-
-pub fn is_set(bits: &Bits, page: Page) -> bool {
-    let bit = page % BLOCK;
-    bits.0[(bit / 64) as usize] >> (bit % 64) & 1 == 1
-}
+use crate::blocks::{BLOCK, Bits, Lookup, block_of, pages_of};
+use crate::frame::{Frame, Message};
 
 impl Agent {
-    /// Others ask for the pages that a message names.
+    /// Publishes the blocks of the pages that a request names.
     pub(super) fn publish_asked(&mut self, header: &Header, content: &Content) {
         let named = content.iter().flat_map(Run::range);
         for page in std::iter::once(header.page).chain(named) {
-            if self.is_ours(page) {
+            if self.is_own(page) {
                 self.publish(block_of(page));
             }
         }
     }
 
-    /// Others know of a block of ours from now on.
+    /// Publishes a block of this machine.
     fn publish(&mut self, block: u64) {
         if !self.blocks.published.insert(block) {
             return;
         }
         self.control.publish(block, true);
-        self.take_stock(pages_of(block));
+        self.scan(pages_of(block));
     }
 
-    /// Others know nothing any more of a block of ours.
+    /// Ends the publication of a block: no other machine knows it any more.
     pub(super) fn unpublish(&mut self, block: u64) {
         self.blocks.published.remove(&block);
         self.control.publish(block, false);
     }
 
-    /// Watches what is mapped of these pages, whose blocks are published, and tells the protocol of
-    /// what is in use. What it knows already stays as it is.
-    pub(super) fn take_stock(&mut self, pages: Range<Page>) {
+    /// Scans the mappings of pages whose block is published: watches them, and tells the protocol
+    /// which pages are in use. Nothing changes for pages that it knows already.
+    pub(super) fn scan(&mut self, pages: Range<Page>) {
         let done = self.mappings_of(&pages).and_then(|mappings| match self.pooled {
             Some(_) => {
                 self.move_to_pool(pages, &mappings);
@@ -118,6 +61,7 @@ impl Agent {
         }
     }
 
+    /// Returns the mappings that overlap these pages.
     pub(super) fn mappings_of(&self, pages: &Range<Page>) -> Result<Vec<Mapping>, PagerError> {
         let at = |page: Page| self.control.layout().base() + page * PAGE;
         let failed = |error: std::io::Error| {
@@ -130,7 +74,7 @@ impl Agent {
         Ok(all.into_iter().filter(|it| overlaps(&it.addresses)).collect())
     }
 
-    /// The part of a mapping in these pages.
+    /// Returns the part of a mapping that lies in these pages.
     pub(super) fn part(&self, mapping: &Mapping, pages: &Range<Page>) -> Range<Page> {
         let page = |at: u64| at.saturating_sub(self.control.layout().base()) / PAGE;
         page(mapping.addresses.start).max(pages.start)..page(mapping.addresses.end).min(pages.end)
@@ -154,7 +98,8 @@ impl Agent {
             } else if is_constant(mapping) {
                 for page in part {
                     let mut bytes = [0; PAGE as usize];
-                    if !self.engine.memory.knows(page) && look(base + page * PAGE, &mut bytes) {
+                    if !self.engine.memory.knows(page) && copy_page(base + page * PAGE, &mut bytes)
+                    {
                         self.engine.memory.is_apart(page, &bytes)?;
                         self.step(Event::Loaded(page..page + 1));
                     }
@@ -164,12 +109,12 @@ impl Agent {
         Ok(())
     }
 
-    /// Whether it is a task's memory, and not in a pool.
+    /// Returns true if a mapping is memory of a task, outside a pool.
     pub(super) fn is_memory(&self, mapping: &Mapping) -> bool {
         mapping.is_shared && mapping.identity == self.identity
     }
 
-    /// Which of these pages of a block others may use.
+    /// Returns the pages, of one block, that other machines may use.
     pub(super) fn bits(&self, pages: &Range<Page>, mappings: &[Mapping]) -> Bits {
         let mut bits = Bits::default();
         for mapping in mappings {
@@ -181,75 +126,127 @@ impl Agent {
         bits
     }
 
-    /// Another machine asks whether a page is mapped.
-    pub(super) fn look(&mut self, from: NodeId, page: Page) {
-        if !self.is_ours(page) {
-            return self.nonsense(from, "a page that is not ours");
+    /// Answers a lookup of a page. Hands `request`, the protocol's request for the page, to the
+    /// protocol if the page is mapped, and drops it otherwise.
+    pub(super) fn answer_lookup(&mut self, from: NodeId, page: Page, request: &[u8]) {
+        if !self.is_own(page) {
+            return self.protocol_violation(from, "a lookup of a page of another machine");
+        }
+        if !request.is_empty() && (self.pooled.is_some() || !is_request_for(page, from, request)) {
+            return self.protocol_violation(from, "a lookup with another request");
         }
         if self.pooled.is_some() {
-            return self.look_pooled(from, page);
+            return self.answer_pooled_lookup(from, page);
         }
         let block = block_of(page);
-        let is_news = !self.blocks.published.contains(&block);
+        let is_new = !self.blocks.published.contains(&block);
         self.publish(block);
         let pages = pages_of(block);
         let mappings = match self.mappings_of(&pages) {
             Ok(mappings) => mappings,
             Err(error) => return self.fails(&error.to_string()),
         };
-        // Constants may have come since.
-        if !is_news && let Err(error) = self.take(pages.clone(), &mappings) {
+        // Constants may have been mapped since the block was published.
+        if !is_new && let Err(error) = self.take(pages.clone(), &mappings) {
             return self.fails(&error.to_string());
         }
         let bits = self.bits(&pages, &mappings);
-        if !is_set(&bits, page) {
+        self.send(from, Frame::Word(Message::LookupReply { block, chunk: 0 }), bits.bytes());
+        if !bits.is_set(page) {
             self.blocks.refused.insert(page);
+        } else if !request.is_empty() {
+            self.receive_batch(from, request);
         }
-        self.send(from, Frame::Word(Word::Seen { block, chunk: 0 }), bits.bytes());
     }
 
-    /// The answer.
-    pub(super) fn seen(&mut self, from: NodeId, block: u64, chunk: u64, body: &[u8]) {
+    /// Takes the answer to a lookup.
+    pub(super) fn looked_up(&mut self, from: NodeId, block: u64, chunk: u64, body: &[u8]) {
         let is_its = block.checked_mul(BLOCK).and_then(|page| self.home(page)) == Some(from);
         let Some(bits) = Bits::parse(body).filter(|_| is_its) else {
-            return self.nonsense(from, "what is mapped elsewhere");
+            return self.protocol_violation(from, "a lookup reply for another machine's block");
         };
+        let Some(lookup) = self.blocks.lookups.remove(&block) else {
+            return self.protocol_violation(from, "a lookup reply that was not asked for");
+        };
+        let Lookup { page, carries_request, mut waiting } = lookup;
+        let is_mapped = bits.is_set(page);
+        if carries_request && !is_mapped && !self.pages.node.can_be_declined(page) {
+            return self.protocol_violation(from, "a refusal of a page that was not requested");
+        }
         self.blocks.known.insert(block, bits);
-        let known = pages_of(block).filter(|&page| is_set(&bits, page));
+        let known = pages_of(block).filter(|&page| bits.is_set(page));
         known.for_each(|page| self.pages.node.may_foresee(page..page + 1));
         self.show_pooled(from, block, chunk, &bits);
-        let mut waiting = self.blocks.looking.remove(&block).unwrap_or_default();
-        let asked = waiting.front().map(|(page, _)| *page);
-        // What is not mapped is known of the page that was asked for only.
-        waiting.retain(|&(page, writes)| {
-            if self.pages.closed.contains(page) {
-                // Who is stopped there is let go when it opens.
-            } else if is_set(&bits, page) {
-                self.wants(page, writes);
-            } else if Some(page) == asked {
-                self.is_wrong(page);
-            } else {
-                return true;
+        if carries_request && !is_mapped {
+            self.declined(page, from);
+        }
+        // Threads that are stopped at a closed page resume when it opens.
+        if !self.pages.closed.contains(page) {
+            match is_mapped {
+                true if self.pooled.is_some() => self.request(page, false),
+                // The protocol has the request already.
+                true => {}
+                false => self.close_unmapped(page),
             }
-            false
+        }
+        waiting.retain(|&(page, writes)| {
+            let is_closed = self.pages.closed.contains(page);
+            let is_mapped = bits.is_set(page);
+            if is_mapped && !is_closed {
+                self.request(page, writes);
+            }
+            !is_mapped && !is_closed
         });
-        if let Some(&(page, _)) = waiting.front() {
-            self.blocks.looking.insert(block, waiting);
-            self.ask_for(page);
+        // The home reports later mappings only for pages that were looked up themselves.
+        if let Some((page, writes)) = waiting.pop_front() {
+            self.look_up(page, writes, waiting);
         }
     }
 }
 
-/// What its owner only reads, and others may, too.
+/// Returns true if `request` is one request of `from` for `page`.
+fn is_request_for(page: Page, from: NodeId, request: &[u8]) -> bool {
+    let is_it = |header: &Header| {
+        let asks = matches!(header.op, Op::AskRead | Op::AskWrite);
+        asks && header.page == page && header.node == from
+    };
+    letters(request).is_some_and(|all| matches!(&all[..], [(header, _)] if is_it(header)))
+}
+
+/// Returns true if the owner of a mapping only reads it: other machines may read it, too.
 pub fn is_constant(mapping: &Mapping) -> bool {
     mapping.reads && !mapping.writes && !mapping.is_shared
 }
 
-/// Copies a page of this process, if that can be.
-pub fn look(at: u64, to: &mut [u8; PAGE as usize]) -> bool {
+/// Copies a page of this process. Returns false if it cannot be read.
+pub fn copy_page(at: u64, to: &mut [u8; PAGE as usize]) -> bool {
     let here = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let there = libc::iovec { iov_base: at as *mut _, iov_len: to.len() };
-    // SAFETY: writes the buffer; what cannot be read is an error.
+    // SAFETY: the kernel writes at most `to.len()` bytes to `to`, which is borrowed exclusively.
+    // It checks the address `at` itself and returns an error if no page is there.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &here, 1, &there, 1, 0) };
     read == to.len() as isize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coherence::sequential::message::Body;
+
+    #[test]
+    fn a_lookup_carries_one_request_for_its_page() {
+        let request = |op, page, node| {
+            let header =
+                Header { op, from: 1, to: 0, node, page, set: 0, whole: false, hops: 0, runs: 0 };
+            Body::Runs(Vec::new()).letter(&header)
+        };
+        let good = request(Op::AskWrite, 7, 1);
+        assert!(is_request_for(7, 1, &good));
+        assert!(is_request_for(7, 1, &request(Op::AskRead, 7, 1)));
+        assert!(!is_request_for(8, 1, &good), "another page");
+        assert!(!is_request_for(7, 2, &good), "another machine");
+        assert!(!is_request_for(7, 1, &request(Op::Acknowledge, 7, 1)), "another message");
+        assert!(!is_request_for(7, 1, &[&good[..], &good[..]].concat()), "two requests");
+        assert!(!is_request_for(7, 1, &good[1..]));
+    }
 }

@@ -1,12 +1,12 @@
-//! Tasks' threads that sleep at a futex while its page is moved to other memory.
+//! Threads of tasks that sleep at a futex while its page moves to other memory.
 //!
-//! The kernel knows a futex that is not private by its page (pthread_join's, say): who wakes it at
-//! its new page does not reach who has gone to sleep at the old one. So those are woken once and
-//! look again, as every user of a futex must be ready to do.
+//! The kernel identifies a shared futex (that of pthread_join, say) by its page. A wake-up at the
+//! new page does not reach a thread that went to sleep at the old one. So all threads that sleep
+//! there are woken once, and check the futex again, as every user of a futex must be ready to do.
 //!
-//! Who sleeps where is in /proc/PID/task/TID/syscall. Of a thread that runs it does not say what it
-//! is about to do. When its page is moved it may have looked at the futex already and be about to
-//! sleep; it is looked at again until it has slept, or has been in its program.
+//! /proc/PID/task/TID/syscall says at which address a thread sleeps. A thread that runs may already
+//! have checked the futex and be about to sleep at the old page. It is checked again until it has
+//! slept, or has run in user mode.
 
 use std::fs;
 use std::io::Read as _;
@@ -18,24 +18,25 @@ use pager::shared::PAGE;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// How long until who runs is looked at again.
-const NAP: Duration = Duration::from_millis(5);
+/// Time until threads that ran are checked again.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A thread, as /proc names it.
+/// A thread and its directory in /proc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Thread {
     path: String,
-    /// How long it was in its program, and how often it has gone to sleep.
-    was: Option<(u64, u64)>,
+    /// Its ticks in user mode and its voluntary context switches at the first check.
+    counts: Option<(u64, u64)>,
 }
 
-/// What a thread does.
+/// The activity of a thread.
 #[derive(Debug, PartialEq, Eq)]
-enum Doing {
-    /// Perhaps it is about to sleep.
+enum Activity {
+    /// It runs, and may be about to sleep.
     Runs,
-    /// It sleeps at a futex that is not private, by this address.
+    /// It sleeps at a shared futex with this address.
     Sleeps(u64),
+    /// Anything else.
     Other,
 }
 
@@ -49,58 +50,59 @@ pub struct Runners {
 }
 
 impl Runners {
-    /// When they are to be looked at again.
+    /// Returns when to check them again.
     pub fn due(&self) -> Instant {
         self.due
     }
 }
 
-/// Wakes those threads of these processes that sleep at futexes of pages that were moved from a
-/// file; `at` are their addresses, and `offset` is the first one's in the file. Nobody goes to
-/// sleep there any more. The others are to be looked at [again].
+/// Wakes the threads of these processes that sleep at futexes in pages that were moved out of a
+/// file. `at` are the addresses of the pages, and `offset` is the offset of the first one in the
+/// file. Returns the threads that ran, which the caller has to [check again](check_again).
 pub fn wake(
     pids: impl Iterator<Item = u32>,
     at: Range<u64>,
     file: BorrowedFd<'_>,
     offset: u64,
 ) -> Option<Runners> {
-    let threads = pids.flat_map(threads_of).map(|path| Thread { was: None, path });
+    let threads = pids.flat_map(threads_of).map(|path| Thread { counts: None, path });
     let mut runners = Runners { threads: threads.collect(), at, due: Instant::now() };
-    again(&mut runners, file, offset).then_some(runners)
+    check_again(&mut runners, file, offset).then_some(runners)
 }
 
-/// Looks at them again; whether there are any left.
-pub fn again(runners: &mut Runners, file: BorrowedFd<'_>, offset: u64) -> bool {
+/// Checks threads that ran. Returns true if some of them have to be checked again.
+pub fn check_again(runners: &mut Runners, file: BorrowedFd<'_>, offset: u64) -> bool {
     let at = runners.at.clone();
     let mut moved = Vec::new();
-    runners.threads.retain_mut(|thread| match doing(&thread.path) {
-        Doing::Runs => {
+    runners.threads.retain_mut(|thread| match activity(&thread.path) {
+        Activity::Runs => {
             let now = counts(&thread.path);
-            let was = thread.was.get_or_insert_with(|| now.unwrap_or_default());
+            let was = thread.counts.get_or_insert_with(|| now.unwrap_or_default());
             now == Some(*was)
         }
-        Doing::Sleeps(word) => {
+        Activity::Sleeps(word) => {
             if at.contains(&word) {
                 moved.push(word - at.start + offset);
             }
             false
         }
-        Doing::Other => false,
+        Activity::Other => false,
     });
     moved.sort_unstable();
     moved.dedup();
     for word in moved {
-        // Who is missed by that sleeps on, and there is nobody to tell.
+        // After an error its waiters sleep on. The task has no way to learn of it.
         let _ = wake_by(file, word);
     }
-    runners.due = Instant::now() + NAP;
+    runners.due = Instant::now() + CHECK_INTERVAL;
     !runners.threads.is_empty()
 }
 
-/// Wakes who sleeps at a futex of a file.
+/// Wakes the waiters of a futex in a file.
 fn wake_by(file: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
     let page = offset - offset % PAGE;
-    // SAFETY: a new mapping, and its end.
+    // SAFETY: the mapping is new and private to this block, which unmaps it. `word` lies in it
+    // because `offset - page` is less than a page. FUTEX_WAKE writes no memory.
     unsafe {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED;
@@ -111,49 +113,51 @@ fn wake_by(file: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
     }
 }
 
+/// Returns the directories of a process's threads.
 fn threads_of(pid: u32) -> impl Iterator<Item = String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
-    // Who has ended sleeps no more.
+    // A process that has ended has no threads.
     let names = threads.into_iter().flatten().flatten();
     names.map(|it| it.path().to_string_lossy().into_owned())
 }
 
-/// A short file of /proc, by one read.
+/// Returns a short file of /proc, by one read(2).
 fn text(path: &str) -> std::io::Result<String> {
     let mut bytes = [0; 4096];
     let count = fs::File::open(path)?.read(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes[..count]).into_owned())
 }
 
-fn doing(path: &str) -> Doing {
+/// Returns the activity of a thread.
+fn activity(path: &str) -> Activity {
     match text(&format!("{path}/syscall")) {
         Ok(text) => parse(&text),
-        Err(_) => Doing::Other,
+        Err(_) => Activity::Other,
     }
 }
 
-/// Of /proc/PID/task/TID/syscall: `running`, or a call's number and arguments.
-fn parse(text: &str) -> Doing {
+/// Parses /proc/PID/task/TID/syscall: `running`, or the number and arguments of a call.
+fn parse(text: &str) -> Activity {
     let mut words = text.split_ascii_whitespace();
     let call = words.next().unwrap_or_default();
     if call == "running" {
-        return Doing::Runs;
+        return Activity::Runs;
     }
     let mut hex = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
     match (call.parse() == Ok(libc::SYS_futex), hex(), hex()) {
         (true, Some(address), Some(operation))
             if operation & libc::FUTEX_PRIVATE_FLAG as u64 == 0 =>
         {
-            Doing::Sleeps(address)
+            Activity::Sleeps(address)
         }
-        _ => Doing::Other,
+        _ => Activity::Other,
     }
 }
 
-/// Its ticks in user mode, and how often it has gone to sleep.
+/// Returns the ticks of a thread in user mode, and its voluntary context switches.
 fn counts(path: &str) -> Option<(u64, u64)> {
     let stat = text(&format!("{path}/stat")).ok()?;
-    // Behind the name, which may be anything, follow the state and ten numbers; then utime.
+    // The name may contain anything. The state and ten numbers follow it, then utime.
     let ticks = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(11)?.parse().ok()?;
     let status = text(&format!("{path}/status")).ok()?;
     let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
@@ -168,22 +172,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleepers_are_known() {
+    fn sleeping_threads_are_recognized() {
         let futex = libc::SYS_futex;
-        assert_eq!(parse("running\n"), Doing::Runs);
+        assert_eq!(parse("running\n"), Activity::Runs);
         assert_eq!(
             parse(&format!("{futex} 0x7f01 0x0 0x1 0x0 0x0 0x0 0x2 0x3\n")),
-            Doing::Sleeps(0x7f01)
+            Activity::Sleeps(0x7f01)
         );
-        assert_eq!(parse(&format!("{futex} 0x7f01 0x80 0x1\n")), Doing::Other, "it is private");
-        assert_eq!(parse("-1 0x7f01 0x0\n"), Doing::Other);
-        assert_eq!(parse("0 0x7f01 0x0 0x0\n"), Doing::Other);
-        assert_eq!(parse(""), Doing::Other);
+        assert_eq!(parse(&format!("{futex} 0x7f01 0x80 0x1\n")), Activity::Other, "it is private");
+        assert_eq!(parse("-1 0x7f01 0x0\n"), Activity::Other);
+        assert_eq!(parse("0 0x7f01 0x0 0x0\n"), Activity::Other);
+        assert_eq!(parse(""), Activity::Other);
     }
 
-    /// A thread sleeps at a page of a file, by an address where another file's page is then.
+    /// A thread sleeps at an address where the page of another file is mapped then.
     #[test]
-    fn sleepers_at_the_old_page_are_woken() {
+    fn a_thread_that_sleeps_at_the_old_page_is_woken() {
         let file = || {
             let file = rustix::fs::memfd_create("it", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
             rustix::fs::ftruncate(&file, 2 * PAGE).unwrap();
@@ -192,11 +196,11 @@ mod tests {
         let (old, new) = (file(), file());
         let map = |at: *mut _, flags, file: &_, offset| {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a new mapping, or in place of one of ours that holds the same.
+            // SAFETY: the mapping is new, or replaces one of this test with the same length.
             unsafe { mmap(at, PAGE as usize, protection, flags, file, offset) }.unwrap()
         };
         let at = map(std::ptr::null_mut(), MapFlags::SHARED, &old, PAGE);
-        // SAFETY: mapped as long as the test.
+        // SAFETY: `at` is page-aligned and stays mapped until the test ends.
         let word: &'static AtomicU32 = unsafe { &*at.cast::<AtomicU32>() };
         let sleeper = std::thread::spawn(move || {
             while word.load(Ordering::Acquire) == 0 {
@@ -209,20 +213,21 @@ mod tests {
             }
         });
         let at = at as u64;
-        let sleeps = || threads_of(std::process::id()).any(|it| doing(&it) == Doing::Sleeps(at));
+        let sleeps =
+            || threads_of(std::process::id()).any(|it| activity(&it) == Activity::Sleeps(at));
         while !sleeps() {
-            std::thread::sleep(NAP);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         map(at as *mut _, MapFlags::SHARED | MapFlags::FIXED, &new, 0);
         word.store(1, Ordering::Release);
         let all = at..at + PAGE;
         let mut runners = wake([std::process::id()].into_iter(), all, old.as_fd(), PAGE);
         sleeper.join().unwrap();
-        // This thread is in its program soon.
+        // This thread runs in user mode soon.
         let begin = Instant::now();
         while let Some(it) = &mut runners {
             assert!(begin.elapsed() < Duration::from_secs(10));
-            if !again(it, old.as_fd(), PAGE) {
+            if !check_again(it, old.as_fd(), PAGE) {
                 runners = None;
             }
         }
