@@ -19,7 +19,7 @@ pub enum Frame {
     Received {
         /// The task.
         task: u32,
-        /// As [`mail::cost`](crate::mail::cost) counts them.
+        /// As [`mailbox::cost`](crate::mailbox::cost) counts them.
         bytes: u64,
     },
     /// To node 0: the sender's tasks have made their next allocation.

@@ -1,20 +1,20 @@
-//! What a node and those that tell it allocate. The same calls in the same order give the same
-//! addresses and homes everywhere; other ones would show as other data, or not at all.
+//! The allocations of a node and its children. The same calls in the same order give the same
+//! addresses and homes on all nodes. Different calls would show up as wrong data, or not at all.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use coherence::message::NodeId;
+use coherence::message::{NodeId, Page};
 
-/// An allocation, as a task asks for it.
+/// An allocation, as a task requests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Allocation {
-    /// How much.
+    /// Its size.
     pub bytes: u64,
-    /// Bytes of a block; tasks get blocks in turns.
+    /// Bytes of a block. Tasks get blocks in turns.
     pub block: u64,
-    /// The task that gets the first.
+    /// The task that gets the first block.
     pub first: u32,
 }
 
@@ -28,38 +28,56 @@ impl fmt::Display for Allocation {
     }
 }
 
-/// Some nodes' allocations.
+/// An allocation that a task of this node has made.
+#[derive(Debug)]
+pub struct LocalAllocation {
+    /// The allocation.
+    pub allocation: Allocation,
+    /// Its address.
+    pub address: u64,
+    /// The place in the program that requested it, by the observer's number.
+    pub caller: Option<usize>,
+}
+
+impl LocalAllocation {
+    /// Returns its first page and its bytes, in memory that begins at `start`.
+    pub fn place(&self, start: usize, page_bytes: usize) -> (Page, u64) {
+        ((self.address - start as u64) / page_bytes as u64, self.allocation.bytes)
+    }
+}
+
+/// The allocations of some nodes.
 #[derive(Debug)]
 pub struct Ledger {
-    /// In order, with the node that was the first to make it.
+    /// All allocations in order, each with the node that made it first.
     made: Vec<(Allocation, NodeId)>,
-    /// How many each node has made.
+    /// The number of each node's allocations.
     counts: BTreeMap<NodeId, usize>,
 }
 
-/// Two nodes that allocate differently.
+/// A difference between the allocations of two nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
-    /// Their allocations of this number, from 1, are not the same.
+    /// The allocations with this number, counted from 1, differ.
     Kind(usize, [(NodeId, Allocation); 2]),
-    /// They have made so many, and are at one barrier.
+    /// The numbers of allocations at one barrier differ.
     Count([(NodeId, usize); 2]),
 }
 
 impl Ledger {
-    /// Of these nodes.
+    /// Returns an empty ledger of these nodes.
     pub fn new(nodes: impl Iterator<Item = NodeId>) -> Self {
         Self { made: Vec::new(), counts: nodes.map(|node| (node, 0)).collect() }
     }
 
-    /// Whether a node is one of them.
+    /// Returns true if the ledger contains a node.
     pub fn is_of(&self, node: NodeId) -> bool {
         self.counts.contains_key(&node)
     }
 
-    /// A node has made its next allocation.
+    /// Records the next allocation of a node.
     pub fn add(&mut self, node: NodeId, next: Allocation) -> Result<(), Difference> {
-        let count = self.counts.get_mut(&node).expect("one of those");
+        let count = self.counts.get_mut(&node).expect("a node of this ledger");
         *count += 1;
         match self.made.get(*count - 1) {
             None => self.made.push((next, node)),
@@ -71,7 +89,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// All of them are at a barrier: whether all have made as many.
+    /// Compares the numbers of allocations of all nodes, which are at a barrier.
     pub fn compare(&self) -> Result<(), Difference> {
         let most = self.made.len();
         let count = |wanted: bool| {
@@ -94,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_calls_in_the_same_order_are_right() {
+    fn the_same_calls_in_the_same_order_are_accepted() {
         let mut ledger = Ledger::new(0..3);
         for (node, bytes) in [(1, 10), (1, 20), (0, 10), (2, 10), (0, 20), (2, 20)] {
             assert_eq!(ledger.add(node, of(bytes)), Ok(()));
@@ -103,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn another_size_block_or_place_is_told_with_both_nodes() {
+    fn a_different_size_block_or_task_is_reported_with_both_nodes() {
         for other in [of(11), Allocation { block: 1, ..of(10) }, Allocation { first: 1, ..of(10) }]
         {
             let mut ledger = Ledger::new(0..2);
@@ -116,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn another_count_is_told_at_a_barrier() {
+    fn a_different_count_is_reported_at_a_barrier() {
         let mut ledger = Ledger::new(0..3);
         assert_eq!(ledger.compare(), Ok(()));
         for node in [0, 2, 1, 2] {

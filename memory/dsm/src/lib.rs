@@ -3,7 +3,7 @@
 //!
 //! A *node* is an address space. In each, the [`agent`] holds the protocol's state, the memory
 //! and the network; it is told of faults by the pager, of messages by the fabric, and of
-//! requests by the node's tasks over the [`desk`], and carries out what the protocol wants done.
+//! requests by the node's tasks over the [`request_table`], and carries out what the protocol wants done.
 //! It blocks on none of them, and touches no shared page through the programs' view. A thread of
 //! its own drives it, or a task that waits.
 //!
@@ -11,7 +11,7 @@
 //! [`Task`](task::Task). How tasks find each other is in [`launch`], which of them are nodes
 //! together in [`world`]; [`settings`] are environment variables.
 //!
-//! Below: [`frame`] is what agents say to each other besides the protocol's messages, [`mail`]
+//! Below: [`frame`] is what agents say to each other besides the protocol's messages, [`mailbox`]
 //! what tasks do, [`ledger`] what all have allocated, [`rendezvous`] how those of `nagaya run`
 //! meet, [`neighbours`] how those of one address space do, [`report`] what was counted,
 //! [`load`] how iterations are divided.
@@ -23,17 +23,17 @@
 
 pub mod agent;
 mod caller;
-pub mod desk;
 pub mod error;
 pub mod frame;
 pub mod launch;
 pub mod ledger;
 mod limits;
 pub mod load;
-pub mod mail;
+pub mod mailbox;
 pub mod neighbours;
 pub mod rendezvous;
 pub mod report;
+pub mod request_table;
 pub mod settings;
 mod signals;
 pub mod task;

@@ -1,7 +1,7 @@
-//! The tasks of one address space: all use the desk of the first, whose thread is the agent.
+//! The tasks of one address space: all use the table of the first, whose thread is the agent.
 //!
-//! A pointer to the desk is all they need, and two descriptors, which are not shared: the
-//! agent's bell, and the userfaultfd. Who holds that keeps pages closed when the agent's
+//! A pointer to the table is all they need, and two descriptors, which are not shared: the
+//! agent's doorbell, and the userfaultfd. Who holds that keeps pages closed when the agent's
 //! process is killed: without it, threads that wait for a page would go on, and find zeros.
 
 use std::io::{IoSlice, IoSliceMut};
@@ -20,8 +20,8 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::desk::{Bell, Desk};
 use crate::error::DsmError;
+use crate::request_table::{Doorbell, RequestTable};
 
 /// What a neighbour may take to come for its descriptors.
 const COME_MAX: Duration = Duration::from_secs(60);
@@ -29,17 +29,17 @@ const COME_MAX: Duration = Duration::from_secs(60);
 /// What the first task of a space tells the others.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invitation {
-    /// Where the desk is.
-    desk: usize,
+    /// Where the table is.
+    table: usize,
     /// What this library is: tasks have their own copies of it, and must have the same.
     version: String,
     /// Where descriptors are handed out.
     socket: [u8; 16],
 }
 
-/// The version of this library, as far as the desk is concerned.
+/// The version of this library, as far as the table is concerned.
 fn version() -> String {
-    format!("{} {}", env!("CARGO_PKG_VERSION"), size_of::<crate::desk::Seat>())
+    format!("{} {}", env!("CARGO_PKG_VERSION"), size_of::<crate::request_table::Slot>())
 }
 
 /// Hands descriptors to neighbours.
@@ -58,20 +58,20 @@ fn address(socket: [u8; 16]) -> std::io::Result<SocketAddr> {
 }
 
 impl Door {
-    /// To a desk.
-    pub fn new(desk: &'static Desk) -> Result<Self, DsmError> {
+    /// To a table.
+    pub fn new(table: &'static RequestTable) -> Result<Self, DsmError> {
         let socket = random();
         let listener = address(socket).and_then(|at| UnixListener::bind_addr(&at));
         let listener = listener.map_err(failed("listen for"))?;
-        let desk = std::ptr::from_ref(desk).expose_provenance();
-        Ok(Self { listener, invitation: Invitation { desk, version: version(), socket } })
+        let table = std::ptr::from_ref(table).expose_provenance();
+        Ok(Self { listener, invitation: Invitation { table, version: version(), socket } })
     }
 
-    /// Waits for so many neighbours, and gives them the bell and another descriptor.
+    /// Waits for so many neighbours, and gives them the doorbell and another descriptor.
     pub fn hand_out(
         self,
         neighbours: usize,
-        bell: &Bell,
+        doorbell: &Doorbell,
         keep: BorrowedFd<'_>,
     ) -> Result<(), DsmError> {
         let mut handed = 0;
@@ -92,7 +92,7 @@ impl Door {
             }
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
             let mut control = SendAncillaryBuffer::new(&mut space);
-            let fds = [bell.as_fd(), keep];
+            let fds = [doorbell.as_fd(), keep];
             assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "it is large enough");
             sendmsg(&stream, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL)
                 .map_err(|why| failed("hand descriptors to")(why.into()))?;
@@ -105,9 +105,9 @@ impl Door {
 /// What a neighbour has got.
 pub struct Handed {
     /// Where it asks.
-    pub desk: &'static Desk,
+    pub table: &'static RequestTable,
     /// What it rings.
-    pub bell: Bell,
+    pub doorbell: Doorbell,
     /// What it keeps until it ends.
     pub keep: OwnedFd,
 }
@@ -135,12 +135,12 @@ impl Invitation {
             _ => None,
         });
         let mut fds = fds.next().into_iter().flatten();
-        let (Some(bell), Some(keep)) = (fds.next(), fds.next()) else {
+        let (Some(doorbell), Some(keep)) = (fds.next(), fds.next()) else {
             return Err(failed("get descriptors from")(std::io::ErrorKind::UnexpectedEof.into()));
         };
         // SAFETY: in the common address space, and never freed.
-        let desk = unsafe { &*std::ptr::with_exposed_provenance::<Desk>(self.desk) };
-        Ok(Handed { desk, bell: Bell::of(bell), keep })
+        let table = unsafe { &*std::ptr::with_exposed_provenance::<RequestTable>(self.table) };
+        Ok(Handed { table, doorbell: Doorbell::of(doorbell), keep })
     }
 }
 

@@ -1,39 +1,41 @@
-//! Threads that take no signals for a while: a signal's handler may touch a page, and who would
-//! have to provide that must not be who is stopped there.
+//! Threads that take no signals for a while. A signal handler may touch a shared page, and the thread
+//! that would provide the page must not be stopped there.
 
 use std::mem::{MaybeUninit, zeroed};
 use std::ptr::null_mut;
 
 use libc::{SIG_BLOCK, SIG_SETMASK, pthread_sigmask, sigset_t};
 
-/// Signals that a thread has from what it does itself. Blocked or not, they would end it.
+/// Signals that a thread causes itself. If they were blocked, they would end the process.
 const OWN: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
 
-/// As long as it lives, its thread takes no signals from others.
-pub struct Deaf {
+/// The signals of its thread are blocked until it is dropped.
+pub struct BlockedSignals {
     before: sigset_t,
-    /// It belongs to its thread.
+    /// A mask belongs to its thread.
     _here: std::marker::PhantomData<*mut ()>,
 }
 
-impl Deaf {
-    /// For a thread that goes on to run the program.
-    pub fn to_others() -> Self {
-        Self::to(&OWN)
+impl BlockedSignals {
+    /// Blocks the signals of a thread that later continues to run the program: all but those that it
+    /// causes itself.
+    pub fn of_program() -> Self {
+        Self::all_but(&OWN)
     }
 
-    /// For a thread that never does, and those that it starts.
-    pub fn to_all() -> Self {
-        Self::to(&[])
+    /// Blocks all signals of a thread that does not run the program, and of threads that it starts.
+    pub fn all() -> Self {
+        Self::all_but(&[])
     }
 
-    fn to(all_but: &[i32]) -> Self {
-        // SAFETY: plain calls on masks of ours, which are written before they are read.
+    fn all_but(taken: &[i32]) -> Self {
+        // SAFETY: both masks are local. sigfillset and pthread_sigmask initialize them before they are
+        // read.
         let before = unsafe {
             let mut mask = zeroed();
             libc::sigfillset(&mut mask);
-            for &signal in all_but {
+            for &signal in taken {
                 libc::sigdelset(&mut mask, signal);
             }
             let mut before = MaybeUninit::uninit();
@@ -43,15 +45,15 @@ impl Deaf {
         Self { before, _here: std::marker::PhantomData }
     }
 
-    /// Which signals the thread took before: for calls that wait, and take them meanwhile.
+    /// Returns the previous mask, for calls that wait and take signals meanwhile.
     pub fn before(&self) -> &sigset_t {
         &self.before
     }
 }
 
-impl Drop for Deaf {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        // SAFETY: a plain call, on a mask that was read before.
+        // SAFETY: `before` is the mask that pthread_sigmask has stored.
         unsafe { pthread_sigmask(SIG_SETMASK, &self.before, null_mut()) };
     }
 }
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
 
     fn is_blocked(signal: i32) -> bool {
-        // SAFETY: only asks.
+        // SAFETY: pthread_sigmask with a null set stores the present mask in a local variable.
         unsafe {
             let mut mask = zeroed();
             pthread_sigmask(SIG_BLOCK, std::ptr::null(), &mut mask);
@@ -70,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn others_signals_are_not_taken_until_the_end() {
+    fn signals_are_blocked_until_the_value_is_dropped() {
         {
-            let _deaf = Deaf::to_others();
+            let _blocked = BlockedSignals::of_program();
             assert!(is_blocked(libc::SIGUSR1) && !is_blocked(libc::SIGSEGV));
-            let deaf = Deaf::to_all();
+            let all = BlockedSignals::all();
             assert!(is_blocked(libc::SIGSEGV));
-            drop(deaf);
+            drop(all);
             assert!(is_blocked(libc::SIGUSR1) && !is_blocked(libc::SIGSEGV));
         }
         assert!(!is_blocked(libc::SIGUSR1));

@@ -11,9 +11,8 @@ use serde::{Deserialize, Serialize};
 use sync::wait::WaitPolicy;
 
 use crate::agent::driver::Driver;
-use crate::agent::{Agent, Looks, Parts};
+use crate::agent::{Agent, MaySpin, Parts};
 use crate::caller;
-use crate::desk::{ANY_TAG, Bell, Counted, Desk, Request, Setting};
 use crate::error::{DsmError, say};
 use crate::frame::Frame;
 use crate::launch::Launch;
@@ -22,8 +21,9 @@ use crate::limits;
 use crate::load::Shares;
 use crate::neighbours::{Door, Handed, Invitation};
 use crate::report::{OfLock, OfPage, RideCounts, Totals};
+use crate::request_table::{ANY_TAG, Counted, Doorbell, Request, RequestTable, Setting};
 use crate::settings::Settings;
-use crate::signals::Deaf;
+use crate::signals::BlockedSignals;
 use crate::world::{Card, World};
 
 /// Tags of letters that are not the program's.
@@ -34,8 +34,8 @@ const REDUCE: i32 = -3;
 pub struct Task {
     world: Arc<World>,
     launch: Arc<Launch>,
-    desk: &'static Desk,
-    bell: Bell,
+    table: &'static RequestTable,
+    doorbell: Doorbell,
     /// The agent's userfaultfd: see [`neighbours`](crate::neighbours).
     _keep: OwnedFd,
     /// Its own, if it may look before it sleeps: while others drive the agent.
@@ -62,8 +62,8 @@ struct Agency {
 struct Seat {
     network: Option<Mesh>,
     door: Door,
-    desk: &'static Desk,
-    bell: Bell,
+    table: &'static RequestTable,
+    doorbell: Doorbell,
 }
 
 /// What it tells everybody.
@@ -81,8 +81,8 @@ impl Seat {
             1 => None,
             _ => Some(Mesh::new(world.own().node, secret, timeout, Frame::Alive.bytes())?),
         };
-        let desk = Desk::new(world.neighbours().len());
-        Ok(Self { network, door: Door::new(desk)?, desk, bell: Bell::new()? })
+        let table = RequestTable::new(world.neighbours().len());
+        Ok(Self { network, door: Door::new(table)?, table, doorbell: Doorbell::new()? })
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -147,7 +147,7 @@ impl Task {
         settings.agreed = Card::agree(&cards);
         let secret = Secret::new(cards[0].secret);
         let world = Arc::new(World::new(launch.rank(), &cards));
-        let looks = looks(&world);
+        let may_spin = may_spin(&world);
         let mut seat = match world.own().local {
             0 => {
                 limits::check(world.nodes.len())?;
@@ -162,37 +162,37 @@ impl Task {
         let (page_bytes, reports) = (settings.agreed.page_bytes, settings.report.is_some());
         let (handed, agent) = match seat.take() {
             None => (told[world.own().node as usize].invitation.accept()?, None),
-            Some(Seat { mut network, door, desk, bell, .. }) => {
+            Some(Seat { mut network, door, table, doorbell, .. }) => {
                 if let Some(network) = &mut network {
                     let addresses: Vec<_> = told.iter().map(|it| &it.address[..]).collect();
                     network.connect(&addresses)?;
                 }
-                let ring = bell.again()?;
+                let ring = doorbell.duplicate()?;
                 let agent = Agent::new(Parts {
                     settings,
                     world: world.clone(),
                     launch: launch.clone(),
-                    desk,
-                    bell,
+                    requests: table,
+                    doorbell,
                     network,
-                    looks,
+                    may_spin,
                 })?;
                 let keep = agent.faults();
                 let keep = keep.try_clone_to_owned().map_err(|why| {
                     DsmError::System(format!("cannot duplicate a userfaultfd: {why}"))
                 })?;
                 door.hand_out(world.neighbours().len() - 1, &ring, keep.as_fd())?;
-                (Handed { desk, bell: ring, keep }, Some(start(agent)?))
+                (Handed { table, doorbell: ring, keep }, Some(start(agent)?))
             }
         };
-        let Handed { desk, bell, keep } = handed;
+        let Handed { table, doorbell, keep } = handed;
         let mut task = Self {
             world,
             launch,
-            desk,
-            bell,
+            table,
+            doorbell,
             _keep: keep,
-            wait_policy: looks.beside.then(WaitPolicy::default),
+            wait_policy: may_spin.agents_beside_tasks.then(WaitPolicy::default),
             agent,
             page_bytes,
             reports,
@@ -217,13 +217,13 @@ impl Task {
     fn leave_by(mut self, request: Request) -> Result<(), DsmError> {
         self.ask(request)?;
         self.launch.leave();
-        self.desk.go();
+        self.table.leave();
         // The rest is the thread's.
-        self.bell.ring();
+        self.doorbell.ring();
         if let Some(Agency { driver, thread, .. }) = self.agent.take() {
             let _ = thread.join();
             drop(driver);
-            self.desk.wait_for_others();
+            self.table.wait_for_others();
         }
         Ok(())
     }
@@ -444,7 +444,7 @@ impl Task {
 
     /// Counts anew.
     pub fn count_anew(&mut self) -> Result<(), DsmError> {
-        self.ask(Request::CountAnew).map(drop)
+        self.ask(Request::ResetCounts).map(drop)
     }
 
     /// Says what was counted, where NAGAYA_DSM_STATISTICS wants it.
@@ -462,12 +462,12 @@ impl Task {
 
     fn ask(&mut self, request: Request) -> Result<[u64; 2], DsmError> {
         let local = self.world.own().local;
-        self.desk.put(local, request);
+        self.table.post(local, request);
         let drives = |it: &mut Agency| it.driver.drive(local, request, &mut it.wait_policy);
         if !self.agent.as_mut().is_some_and(drives) {
-            self.desk.wait(local, &self.bell, &mut self.wait_policy);
+            self.table.wait(local, &self.doorbell, &mut self.wait_policy);
         }
-        self.desk.answer_to(local)
+        self.table.answer_to(local)
     }
 
     fn count<T>(&mut self, what: Counted) -> Result<Option<T>, DsmError> {
@@ -506,7 +506,7 @@ impl Task {
 fn start(agent: Agent) -> Result<Agency, DsmError> {
     let driver = Arc::new(Driver::new(agent));
     let drives = driver.clone();
-    let _inherited = Deaf::to_all();
+    let _inherited = BlockedSignals::all();
     let thread = std::thread::Builder::new().name("nagaya-agent".into());
     let thread = thread
         .spawn(move || drives.run())
@@ -514,14 +514,18 @@ fn start(agent: Agent) -> Result<Agency, DsmError> {
     Ok(Agency { driver, thread, wait_policy: WaitPolicy::default() })
 }
 
-/// Who may look: tasks and agents on the processors that this process may use.
-fn looks(world: &World) -> Looks {
+/// Returns which threads may spin on the processors that this process may use.
+fn may_spin(world: &World) -> MaySpin {
     let all = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
     let (tasks, nodes) = match all < processors() {
         true => (world.neighbours().len(), 1),
         false => world.on_machine,
     };
-    Looks { beside: all >= tasks + nodes, instead: all >= nodes, tasks: all >= tasks }
+    MaySpin {
+        agents_beside_tasks: all >= tasks + nodes,
+        agents_instead_of_tasks: all >= nodes,
+        tasks: all >= tasks,
+    }
 }
 
 /// Processors of this machine that are switched on.

@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char, c_float, c_int, c_long, c_uint, c_ulong, c_void};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use dsm::desk::Setting;
 use dsm::error::DsmError;
+use dsm::request_table::Setting;
 use dsm::task::Task;
 
 use crate::{allocations, reduction, this};

@@ -9,6 +9,8 @@
 //! |---|---|
 //! | [`driver`] | the event loop, with or without a dedicated thread |
 //! | [`sequential`] | carries out the actions of the sequentially consistent protocol |
+//! | [`scope`] | carries out the actions of the scope-consistent protocol |
+//! | [`twins`] | twins of pages, their diffs, and kept message bodies |
 //! | [`memory`] | one trait over both kinds of memory of `pager` |
 //! | [`batch`] | batching of neighbouring pages and of messages without pages |
 //! | [`flush`] | how long an engine that stops keeps sending |
@@ -24,4 +26,6 @@ pub mod driver;
 pub mod flush;
 pub mod memory;
 pub mod residency;
+pub mod scope;
 pub mod sequential;
+pub mod twins;

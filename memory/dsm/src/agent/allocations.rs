@@ -1,45 +1,33 @@
-//! Shared memory grows: the same for all tasks of the node, and of all nodes: each compares what
-//! it allocates with what its children in the barriers' tree do. What a node has told its parent
-//! comes before the node's arrival.
+//! Allocations of shared memory, which all tasks make in the same order. Each node compares its
+//! allocations with those of its children in the barriers' tree. A node's allocations reach its
+//! parent before the node's arrival at the next barrier.
 
-use coherence::message::{NodeId, Page};
+use coherence::message::NodeId;
 use coherence::scope::Event;
 use coherence::scope::event::Task;
 use coherence::scope::homes::Homes;
 use coherence::scope::tree::{parent, root};
 
+use node::scope::Scoped as _;
+
 use super::Agent;
 use crate::frame::Frame;
-use crate::ledger::{Allocation, Difference};
+use crate::ledger::{Allocation, Difference, LocalAllocation};
 
-/// What a program is told that allocates differently.
+/// The rule that error messages give.
 const RULE: &str = "all tasks must make the same calls of jia_alloc*, in the same order, between \
                     the same barriers";
 
-/// An allocation that some task of the node has made.
-pub(super) struct Made {
-    allocation: Allocation,
-    address: u64,
-    /// Where the program asked for it, as the observer numbers places.
-    pub caller: Option<usize>,
-}
-
-impl Made {
-    /// Its first page, and its bytes.
-    pub fn place(&self, start: usize, page_bytes: usize) -> (Page, u64) {
-        ((self.address - start as u64) / page_bytes as u64, self.allocation.bytes)
-    }
-}
-
 impl Agent {
-    /// Makes an allocation, or finds the one that another task of this node has made.
+    /// Makes an allocation, or finds the one that another task of this node has made. Returns its
+    /// address.
     pub(super) fn allocate(
         &mut self,
         task: Task,
         allocation: Allocation,
         caller: usize,
     ) -> Result<u64, String> {
-        let number = self.seats[task as usize].allocations;
+        let number = self.tasks[task as usize].allocations;
         if let Some(made) = self.allocations.get(number) {
             if made.allocation != allocation {
                 return Err(format!(
@@ -49,7 +37,7 @@ impl Agent {
                     made.allocation
                 ));
             }
-            self.seats[task as usize].allocations += 1;
+            self.tasks[task as usize].allocations += 1;
             return Ok(made.address);
         }
         let Allocation { bytes, block, first } = allocation;
@@ -57,7 +45,7 @@ impl Agent {
         let pages = bytes.div_ceil(page_bytes);
         let page = match self.engine.memory.grow(pages) {
             Ok(page) => page,
-            // Others have it, perhaps.
+            // Other nodes may have made it.
             Err(error) => self.end(1, &format!("{bytes} B of shared memory: {error}")),
         };
         let me = self.options.me;
@@ -71,12 +59,12 @@ impl Agent {
         let address = self.engine.memory.place().start as u64 + page * page_bytes;
         let observer = self.observer.as_mut();
         let caller = observer.and_then(|(observer, _)| observer.place(caller as u64));
-        self.allocations.push(Made { allocation, address, caller });
-        self.seats[task as usize].allocations += 1;
+        self.allocations.push(LocalAllocation { allocation, address, caller });
+        self.tasks[task as usize].allocations += 1;
         Ok(address)
     }
 
-    /// Blocks of pages, given to tasks in turns, as homes of nodes.
+    /// Returns the homes of consecutive pages, whose blocks go to tasks in turns.
     fn homes(&self, pages: u64, block: u64, first: u32) -> Vec<(u64, Homes)> {
         let world = &self.world;
         if world.nodes.len() == world.members.len() {
@@ -98,14 +86,14 @@ impl Agent {
         parts.into_iter().map(|(pages, node)| (pages, Homes::At(node))).collect()
     }
 
-    /// This node, or a child of it, has made its next allocation.
+    /// Records the next allocation of this node or of a child.
     pub(super) fn allocated(&mut self, node: NodeId, next: Allocation) {
         if let Err(difference) = self.ledger.add(node, next) {
             self.end_for(difference);
         }
     }
 
-    /// This node and its children are at a barrier.
+    /// Compares the allocations of this node and its children, which are at a barrier.
     pub(super) fn compare_nodes(&mut self) {
         if let Err(difference) = self.ledger.compare() {
             self.end_for(difference);
@@ -130,15 +118,14 @@ impl Agent {
         self.world.name(node)
     }
 
-    /// A task has come to a barrier. If all of this node have, they have made as many
-    /// allocations.
+    /// Compares the numbers of allocations if all tasks of this node are at a barrier.
     pub(super) fn compare_counts(&mut self) {
-        let Some(most) = self.seats.iter().map(|seat| seat.allocations).max() else { return };
-        let less = self.seats.iter().position(|seat| seat.allocations < most);
+        let Some(most) = self.tasks.iter().map(|task| task.allocations).max() else { return };
+        let less = self.tasks.iter().position(|task| task.allocations < most);
         if let Some(less) = less
-            && self.seats.iter().all(|seat| seat.is_at_barrier)
+            && self.tasks.iter().all(|task| task.is_at_barrier)
         {
-            let count = self.seats[less].allocations;
+            let count = self.tasks[less].allocations;
             let task = self.world.neighbours()[less];
             let line = format!(
                 "allocations at this barrier: {count} of task {task}, and {most} of another task \
@@ -148,16 +135,16 @@ impl Agent {
         }
     }
 
-    /// Ends the job if another node waits for a page that is not allocated here, while all
-    /// tasks here wait for that node's: neither will ever come.
-    pub(super) fn check_asked(&mut self) {
-        if let Some((asker, page)) = self.node.lacks() {
+    /// Ends the job in a deadlock: another node waits for a page that is not allocated here, and all
+    /// tasks here wait for tasks there.
+    pub(super) fn check_page_requests(&mut self) {
+        if let Some((asker, page)) = self.pages.node.lacks() {
             let line = format!(
                 "{} uses page {page} of the shared memory, and {} waits for all tasks, with {} \
                  pages allocated; {RULE}",
                 self.name(asker),
                 self.name(self.options.me),
-                self.node.pages()
+                self.pages.node.pages()
             );
             self.end(1, &line);
         }

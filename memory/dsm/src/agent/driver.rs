@@ -1,14 +1,13 @@
-//! Who drives the agent: a thread of its own, or the task of its process, while that waits.
+//! The threads that drive the agent: a dedicated thread, or the task of its process while it waits.
 //!
-//! A task that asks another thread, which then waits for the network, is woken by it when the
-//! answer is there: two hand-overs between threads, each of which may take as long as the
-//! network does. So a task drives the agent itself until it is answered, unless the agent's
-//! thread is at it and has a processor to itself. Who drives has the lock, and gives it away
-//! while it sleeps. The thread does what nobody else can: it serves while the task computes, or
-//! is stopped at a page.
+//! If a task handed its request to another thread, two thread switches would be added to the round
+//! trip, and each can take as long as the network. So a task drives the agent itself until its
+//! request is answered, unless the agent's thread is running and has a processor of its own. The
+//! thread that drives holds the lock, and releases it while it sleeps. The agent's thread serves
+//! while the task computes or is stopped at a page.
 //!
-//! A task that drives takes no signals but while it sleeps: their handlers may touch pages,
-//! which somebody has to provide.
+//! A task that drives the agent takes signals only while it sleeps. A signal handler may touch
+//! shared pages, and the agent has to be free to provide them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,32 +18,33 @@ use node::driver::Driver as _;
 use sync::wait::WaitPolicy;
 
 use super::Agent;
+use super::tasks::DrivingTask;
 use super::watch::Watch;
-use crate::desk::Request;
-use crate::signals::Deaf;
+use crate::request_table::Request;
+use crate::signals::BlockedSignals;
 
-/// How often a task that is answered looks after what has come for others, before it leaves
-/// that to the agent's thread.
+/// Turns that a task with an answer spends on events of others, before it leaves them to the
+/// agent's thread.
 const TURNS: usize = 16;
 
-/// An agent, for whoever drives it.
+/// An agent and the threads that drive it.
 pub struct Driver {
     agent: Mutex<Agent>,
     watch: Arc<Watch>,
     /// A task waits for the lock.
     is_wanted: AtomicBool,
-    /// The thread has a processor to itself.
-    thread_looks: bool,
+    /// The agent's thread has a processor of its own.
+    thread_spins: bool,
 }
 
 impl Driver {
-    /// Of an agent.
+    /// Returns a driver of an agent.
     pub fn new(agent: Agent) -> Self {
-        let (watch, thread_looks) = (agent.watch.clone(), agent.looks.beside);
-        Self { agent: Mutex::new(agent), watch, is_wanted: AtomicBool::new(false), thread_looks }
+        let (watch, thread_spins) = (agent.watch.clone(), agent.may_spin.agents_beside_tasks);
+        Self { agent: Mutex::new(agent), watch, is_wanted: AtomicBool::new(false), thread_spins }
     }
 
-    /// To the agent's thread: serves until all tasks have left.
+    /// Called by the agent's thread: serves until all tasks have left.
     pub fn run(&self) {
         let _guard = EndsProcess;
         slice::shorten();
@@ -56,11 +56,11 @@ impl Driver {
             if found {
                 wait_policy.learn(true, begin.elapsed());
                 begin = Instant::now();
-                if let Some(driven) = &mut agent.driven {
-                    driven.dozes = true;
+                if let Some(task) = &mut agent.driving_task {
+                    task.dozes = true;
                 }
             }
-            // A task that wants to drive does what there is left to do.
+            // A task that wants to drive does the remaining work.
             if !self.is_wanted.load(Ordering::Relaxed) {
                 if found {
                     continue;
@@ -69,7 +69,7 @@ impl Driver {
                     agent.report();
                     return agent.write_record(0);
                 }
-                if agent.may_look() && wait_policy.spins(begin.elapsed()) {
+                if agent.may_spin() && wait_policy.spins(begin.elapsed()) {
                     std::hint::spin_loop();
                     continue;
                 }
@@ -78,77 +78,80 @@ impl Driver {
                 }
             }
             let until = agent.deadline();
-            if agent.driven.as_ref().is_some_and(|it| it.sleeps) {
+            if agent.driving_task.as_ref().is_some_and(|it| it.sleeps) {
                 self.watch.task_sleeps();
             }
             drop(agent);
             self.watch.sleep(until);
             agent = self.lock();
-            agent.desk.wakes();
+            agent.requests.awake();
         }
     }
 
-    /// To a task that has asked for this: drives until it is answered. If it must not, since
-    /// the thread does, and may look, it has to wait.
+    /// Called by a task with this request: drives the agent until the request is answered. Returns
+    /// false if the task has to wait, because the agent's thread drives and spins.
     pub fn drive(&self, task: u32, request: Request, wait_policy: &mut WaitPolicy) -> bool {
-        let signals = Deaf::to_others();
+        let signals = BlockedSignals::of_program();
         let _guard = EndsProcess;
         let (mut agent, takes_over) = match self.agent.try_lock() {
             Ok(agent) => (agent, false),
-            Err(_) if self.thread_looks => return false,
+            Err(_) if self.thread_spins => return false,
             Err(_) => (self.take_over(), true),
         };
-        // Others may want it, too: they are heard first.
-        let is_ours = agent.is_ours_to_give(request);
-        if !is_ours {
+        // Other nodes may want the same lock. Their requests come first.
+        let is_local = agent.can_grant_alone(request);
+        if !is_local {
             agent.take_requests();
         }
-        if takes_over || is_ours || !agent.desk.is_answered(task) {
+        if takes_over || is_local || !agent.requests.is_answered(task) {
             self.wait(agent, task, wait_policy, &signals);
         }
         true
     }
 
-    /// Drives until the task is answered. All that comes will wake the thread then.
+    /// Drives until the task's request is answered. Later events wake the agent's thread.
     fn wait<'a>(
         &'a self,
         mut agent: MutexGuard<'a, Agent>,
         task: u32,
         wait_policy: &mut WaitPolicy,
-        signals: &Deaf,
+        signals: &BlockedSignals,
     ) {
-        agent.driven = Some(Driven { task, sleeps: false, dozes: false });
-        agent.desk.wakes();
+        agent.driving_task = Some(DrivingTask { task, sleeps: false, dozes: false });
+        agent.requests.awake();
         let mut begin = Instant::now();
-        while !agent.desk.is_answered(task) {
+        while !agent.requests.is_answered(task) {
             if agent.turn() {
                 wait_policy.learn(true, begin.elapsed());
                 begin = Instant::now();
-            } else if agent.may_look() && wait_policy.spins(begin.elapsed()) {
+            } else if agent.may_spin() && wait_policy.spins(begin.elapsed()) {
                 agent.listen(false);
             } else if agent.may_sleep() {
-                assert!(!agent.desk.is_answered(task), "a turn that answers has found something");
-                agent.driven = Some(Driven { task, sleeps: true, dozes: false });
+                assert!(
+                    !agent.requests.is_answered(task),
+                    "a turn that answers a request returns true"
+                );
+                agent.driving_task = Some(DrivingTask { task, sleeps: true, dozes: false });
                 let until = agent.deadline();
                 self.watch.task_sleeps();
                 drop(agent);
                 self.watch.sleep_as_task(until, signals.before());
                 agent = self.take_over();
-                agent.driven = Some(Driven { task, sleeps: false, dozes: false });
-                agent.desk.wakes();
+                agent.driving_task = Some(DrivingTask { task, sleeps: false, dozes: false });
+                agent.requests.awake();
             }
         }
-        agent.driven = None;
+        agent.driving_task = None;
         for _ in 0..TURNS {
             if agent.may_sleep() {
                 return;
             }
             agent.turn();
         }
-        agent.bell.ring();
+        agent.doorbell.ring();
     }
 
-    /// The lock for the task, which the thread leaves to it after the present turn.
+    /// Takes the lock for a task. The agent's thread releases it after the present turn.
     fn take_over(&self) -> MutexGuard<'_, Agent> {
         self.is_wanted.store(true, Ordering::Relaxed);
         let agent = self.lock();
@@ -157,27 +160,18 @@ impl Driver {
     }
 
     fn lock(&self) -> MutexGuard<'_, Agent> {
-        self.agent.lock().expect("who panics ends the process")
+        self.agent.lock().expect("a panic while the lock is held ends the process")
     }
 }
 
-/// The task that drives an agent, and waits.
-pub struct Driven {
-    pub(super) task: u32,
-    /// It does not hold the lock: whoever answers it wakes it.
-    pub(super) sleeps: bool,
-    /// It has left to the thread what came: perhaps it runs a signal's handler.
-    pub(super) dozes: bool,
-}
-
-/// A panic while it lives ends the process: an agent that fails must not leave its tasks
-/// waiting. Other nodes lose it then.
+/// Ends the process if a panic unwinds past this value. A failing agent must not leave its tasks
+/// waiting; other nodes then lose the connection.
 struct EndsProcess;
 
 impl Drop for EndsProcess {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // SAFETY: ends the process.
+            // SAFETY: _exit returns never and accesses no memory of this process.
             unsafe { libc::_exit(101) }
         }
     }

@@ -1,8 +1,9 @@
-//! Letters between tasks: those that have come and wait for their receiver, and the tasks that
-//! wait for one. Between two tasks they stay in order.
+//! Mailboxes of tasks: messages that have arrived, and tasks that wait for one. Messages between
+//! two tasks stay in order.
 //!
-//! What a node has sent to a task that has not received it is bounded: the node counts it
-//! ([`Unreceived`]), and is told now and then what was received ([`Received`]).
+//! Flow control: a node counts the bytes that it has sent to a task and that the task has not
+//! received ([`Unreceived`]), and stops at a limit. The receiver's node reports received bytes now
+//! and then ([`Received`]).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,27 +11,27 @@ use coherence::message::NodeId;
 
 use crate::frame::Address;
 
-/// What a task wants to receive; `None` where it does not matter.
+/// The messages that a task accepts. `None` accepts any value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// From this task.
+    /// The sender.
     pub from: Option<u32>,
-    /// About this.
+    /// The tag.
     pub tag: Option<i32>,
 }
 
-/// A letter.
+/// A message between tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Letter {
-    /// From whom, and about what.
+    /// The sender, the receiver and the tag.
     pub address: Address,
-    /// What it says.
+    /// The bytes.
     pub text: Vec<u8>,
 }
 
-/// A task's letter box.
+/// The mailbox of a task.
 #[derive(Debug, Default)]
-pub struct Box {
+pub struct Mailbox {
     letters: VecDeque<Letter>,
     waits: Option<Wanted>,
 }
@@ -38,13 +39,13 @@ pub struct Box {
 impl Wanted {
     fn fits(self, address: &Address) -> bool {
         self.from.is_none_or(|from| from == address.from)
-            // Who takes any tag does not take those of broadcasts and reductions.
+            // "Any tag" excludes the tags of broadcasts and reductions.
             && self.tag.map_or(address.tag >= 0, |tag| tag == address.tag)
     }
 }
 
-impl Box {
-    /// One has come: given back if the task waits for it.
+impl Mailbox {
+    /// Stores a message that has arrived. Returns it instead if the task waits for it.
     pub fn put(&mut self, letter: Letter) -> Option<Letter> {
         if self.waits.is_some_and(|wanted| wanted.fits(&letter.address)) {
             self.waits = None;
@@ -54,12 +55,12 @@ impl Box {
         None
     }
 
-    /// Whether the task waits for a letter from this task and no other.
+    /// Returns true if the task waits for a message of this sender and no other.
     pub fn waits_for(&self, task: u32) -> bool {
         self.waits.is_some_and(|wanted| wanted.from == Some(task))
     }
 
-    /// The task wants one: the oldest that fits, or it waits.
+    /// Takes the oldest message that the task accepts. If there is none, the task waits.
     pub fn take(&mut self, wanted: Wanted) -> Option<Letter> {
         let at = self.letters.iter().position(|letter| wanted.fits(&letter.address));
         if at.is_none() {
@@ -69,12 +70,12 @@ impl Box {
     }
 }
 
-/// What a letter of so many bytes counts: an empty one takes room, too.
+/// Returns the counted size of a message with this many bytes. An empty one takes memory, too.
 pub fn cost(bytes: usize) -> u64 {
     bytes as u64 + size_of::<Letter>() as u64
 }
 
-/// At the senders' node: what each task has not received yet, as far as is known.
+/// On the senders' node: the bytes that each task has not received yet, as far as is known.
 #[derive(Debug)]
 pub struct Unreceived {
     bytes_max: u64,
@@ -83,22 +84,22 @@ pub struct Unreceived {
 }
 
 impl Unreceived {
-    /// So much for each task, and one letter more.
+    /// Creates the counts. A task may have `bytes_max` and one message more.
     pub fn new(bytes_max: u64) -> Self {
         Self { bytes_max, bytes: HashMap::new() }
     }
 
-    /// Whether a letter to this task may go now.
+    /// Returns true if a message to this task may be sent now.
     pub fn has_room(&self, task: u32) -> bool {
         self.bytes.get(&task).is_none_or(|&bytes| bytes <= self.bytes_max)
     }
 
-    /// One goes.
+    /// Counts a message that is sent.
     pub fn add(&mut self, task: u32, bytes: u64) {
         *self.bytes.entry(task).or_default() += bytes;
     }
 
-    /// It has received so much; nothing if so much was never sent.
+    /// Records that a task has received this many bytes. Returns `None` if fewer were sent.
     pub fn remove(&mut self, task: u32, bytes: u64) -> Option<()> {
         let left = self.bytes.get_mut(&task)?;
         *left = left.checked_sub(bytes)?;
@@ -106,42 +107,44 @@ impl Unreceived {
     }
 }
 
-/// At the receivers' node: what has come from the senders', and what they have not been told yet.
+/// On the receivers' node: the bytes that arrived from each node, and those not reported yet.
 #[derive(Debug)]
 pub struct Received {
     bytes_max: u64,
-    /// What has come and the sender's node cannot know to be received.
+    /// Bytes that arrived and are not reported as received.
     here: HashMap<(u32, NodeId), u64>,
-    told_at: u64,
+    report_at: u64,
     bytes: HashMap<(u32, NodeId), u64>,
 }
 
 impl Received {
-    /// With the bound that the senders' nodes keep to.
+    /// Creates the counts, with the limit of the senders' nodes.
     pub fn new(bytes_max: u64) -> Self {
-        // Less than the bound: who has received all has told so much that there is room.
-        Self { bytes_max, here: HashMap::new(), told_at: bytes_max / 4, bytes: HashMap::new() }
+        // Less than the limit: after a task has received all, the sender knows of enough room.
+        Self { bytes_max, here: HashMap::new(), report_at: bytes_max / 4, bytes: HashMap::new() }
     }
 
-    /// So much has come for a task from a node: nothing if that does not keep to the bound.
-    pub fn came(&mut self, which: (u32, NodeId), bytes: u64) -> Option<()> {
+    /// Counts a message that arrived for a task from a node. Returns `None` if the node exceeds the
+    /// limit.
+    pub fn arrived(&mut self, which: (u32, NodeId), bytes: u64) -> Option<()> {
         let here = self.here.entry(which).or_default();
         let had_room = *here <= self.bytes_max;
         *here = here.saturating_add(bytes);
         had_room.then_some(())
     }
 
-    /// A task has received so much from a node: what is to be told now, if anything.
+    /// Records that a task has received this many bytes from a node. Returns the number of bytes to
+    /// report now, if any.
     pub fn add(&mut self, which: (u32, NodeId), bytes: u64) -> Option<u64> {
-        let untold = self.bytes.entry(which).or_default();
-        *untold += bytes;
-        if *untold <= self.told_at {
+        let unreported = self.bytes.entry(which).or_default();
+        *unreported += bytes;
+        if *unreported <= self.report_at {
             return None;
         }
-        let told = std::mem::take(untold);
+        let reported = std::mem::take(unreported);
         let here = self.here.entry(which).or_default();
-        *here = here.saturating_sub(told);
-        Some(told)
+        *here = here.saturating_sub(reported);
+        Some(reported)
     }
 }
 
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn letters_are_taken_in_order_by_sender_and_tag() {
-        let mut letters = Box::default();
+        let mut letters = Mailbox::default();
         for (from, tag, text) in [(1, 5, 0), (2, 5, 1), (1, 6, 2), (1, 5, 3), (3, -2, 4)] {
             assert_eq!(letters.put(letter(from, tag, text)), None);
         }
@@ -166,7 +169,7 @@ mod tests {
         assert_eq!(take(None, Some(5)), Some(1));
         assert_eq!(take(None, None), None, "what is left is a broadcast");
         assert!(letters.put(letter(9, -3, 5)).is_none());
-        assert_eq!(letters.put(letter(9, 0, 6)).expect("it waits").text, [6]);
+        assert_eq!(letters.put(letter(9, 0, 6)).expect("the task waits").text, [6]);
         assert_eq!(
             letters.take(Wanted { from: Some(3), tag: Some(-2) }).expect("it is there").text,
             [4]
@@ -181,12 +184,12 @@ mod tests {
                 let mut letters = 0;
                 while sent.has_room(5) {
                     sent.add(5, bytes);
-                    assert_eq!(got.came((5, 0), bytes), Some(()), "there was room");
+                    assert_eq!(got.arrived((5, 0), bytes), Some(()), "there was room");
                     letters += 1;
                 }
                 let mut mad = Received { here: got.here.clone(), ..Received::new(bytes_max) };
-                assert_eq!(mad.came((5, 0), bytes), None, "there was none");
-                assert!(letters > 0, "who has received all can be sent more");
+                assert_eq!(mad.arrived((5, 0), bytes), None, "there was none");
+                assert!(letters > 0, "after all is received there is room");
                 assert!(sent.has_room(4), "another task has room");
                 assert!(letters <= bytes_max / bytes + 1);
                 for _ in 0..letters {
