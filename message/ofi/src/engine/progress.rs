@@ -1,5 +1,5 @@
-//! Progress: an endpoint takes the messages that have arrived, completes operations, and cleans up after dead
-//! peers. Copies of large messages run without the domain's lock.
+//! Progress: an endpoint takes the messages that have arrived, completes operations, and cleans up
+//! after dead peers. Copies of large messages run without the domain's lock.
 
 use sync::ring::Found;
 

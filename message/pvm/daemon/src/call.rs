@@ -9,8 +9,8 @@
 //! host → guest   invitation   with the secret masked
 //! guest → host   acceptance
 //! ```
-//! Each message has an HMAC under the ticket ([`Secret::token`]); the mask is derived from
-//! ticket and nonce. If another user reads the ticket off a command line, and calls first, that user
+//! Each message has an HMAC under the ticket ([`Secret::token`]); the mask is derived from ticket
+//! and nonce. If another user reads the ticket off a command line, and calls first, that user
 //! becomes a host of the machine. So the hoster's user has to trust the users of the two hosts.
 
 use std::io::{BufRead, BufReader, Read, Write};
