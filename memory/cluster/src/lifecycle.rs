@@ -29,8 +29,8 @@ impl Agent {
         }
     }
 
-    /// Announces new tasks before other machines see memory that these have written. A task that has
-    /// not been announced counts as dead.
+    /// Announces new tasks before other machines see memory that these have written. A task that
+    /// has not been announced counts as dead.
     pub(super) fn announce_tasks(&mut self) {
         if self.control.event().load(Ordering::Acquire) != self.tasks.events {
             self.check_tasks();

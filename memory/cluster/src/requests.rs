@@ -1,5 +1,5 @@
-//! Requests of this machine's tasks, which the gate makes: to reset memory, to note new mappings, to
-//! fetch pages, and to wake the waiters of another machine's futex.
+//! Requests of this machine's tasks, which the gate makes: to reset memory, to note new mappings,
+//! to fetch pages, and to wake the waiters of another machine's futex.
 
 use std::collections::VecDeque;
 use std::ops::Range;
