@@ -191,9 +191,9 @@ fn invalid_settings_are_refused_in_one_line() {
 #[test]
 fn misuse_ends_the_job_with_one_line() {
     for (name, words) in [
-        ("unlock", "jia_unlock: lock 3: the task has it not"),
-        ("twice", "the task has it already"),
-        ("barrier", "jia_barrier: the task goes to a barrier and holds lock"),
+        ("unlock", "jia_unlock: lock 3: the task does not hold it"),
+        ("twice", "the task holds it already"),
+        ("barrier", "jia_barrier: the task is at a barrier and holds lock"),
         ("negative", "jia_lock: lock -1 is negative"),
         ("host", "jia_alloc2p: task 3: there are 3, from 0 to 2"),
         ("option", "jia_config: 17 is no option"),

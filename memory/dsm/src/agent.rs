@@ -67,7 +67,7 @@ pub struct Agent {
     pages: Scope,
     options: Options,
     engine: Engine<Region>,
-    requests: &'static RequestTable,
+    table: &'static RequestTable,
     doorbell: Doorbell,
     world: Arc<World>,
     launch: Arc<Launch>,
@@ -107,7 +107,7 @@ pub struct Parts {
     /// The launcher, which can end the job.
     pub launch: Arc<Launch>,
     /// The requests of the node's tasks.
-    pub requests: &'static RequestTable,
+    pub table: &'static RequestTable,
     /// The doorbell that tasks ring to wake the agent.
     pub doorbell: Doorbell,
     /// The connections to other nodes, if there are any.
@@ -130,7 +130,7 @@ pub struct MaySpin {
 impl Agent {
     /// Makes the agent of this process's node.
     pub fn new(parts: Parts) -> Result<Self, DsmError> {
-        let Parts { settings, world, launch, requests, doorbell, network, may_spin } = parts;
+        let Parts { settings, world, launch, table, doorbell, network, may_spin } = parts;
         let Agreed { page_bytes, start, migrate, alone, rides, letters_max, calls, .. } =
             settings.agreed;
         let tasks = world.neighbours().len();
@@ -157,7 +157,7 @@ impl Agent {
             pages: Scope::new(Node::new(options), page_bytes, recorder),
             options,
             engine: Engine::new(region, network),
-            requests,
+            table,
             doorbell,
             world,
             launch,
@@ -237,13 +237,13 @@ impl Agent {
     /// is something to do.
     fn may_sleep(&mut self) -> bool {
         self.write_record(RECORD_BYTES);
-        if !self.requests.may_sleep() {
+        if !self.table.may_sleep() {
             return false;
         }
         match self.engine.arm() {
             Ok(true) => {}
             Ok(false) => {
-                self.requests.awake();
+                self.table.awake();
                 return false;
             }
             Err(error) => self.fail(&error),

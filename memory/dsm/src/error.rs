@@ -1,17 +1,19 @@
-//! Why a call of a task fails: one line that says what, where, and what to do.
+//! Errors of a task's calls: one line that gives the cause, the place and the remedy.
 
 use std::fmt;
+use std::time::Duration;
 
+use net::wireup::Late;
 use pager::PagerError;
 
-/// Why a call fails. It has changed nothing then.
+/// The error of a call, which has changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DsmError {
-    /// An argument that makes no sense, or a lock misused.
+    /// An invalid argument, or misuse of a lock.
     Argument(String),
-    /// Not now: before one has joined, after one has left, or twice.
+    /// A call at the wrong time: before the task has joined, after it has left, or twice.
     State(&'static str),
-    /// The system cannot: userfaultfd, memory, network, launcher.
+    /// A failure of the system: userfaultfd, memory, network, launcher.
     System(String),
 }
 
@@ -55,4 +57,43 @@ impl From<net::wireup::WireupError> for DsmError {
 pub fn say(line: &str) {
     use std::io::Write as _;
     let _ = std::io::stderr().write_all(format!("nagaya: {line}\n").as_bytes());
+}
+
+impl DsmError {
+    /// Returns the error for tasks that have not joined within the limit.
+    pub(crate) fn missing(late: &Late, limit: Duration) -> Self {
+        /// Maximum number of ranks in the line.
+        const RANKS_MAX: usize = 8;
+        let tasks = match late {
+            Late::Unknown => "some tasks have".into(),
+            Late::Ranks(tasks) if tasks.is_empty() => "tasks on other hosts have".into(),
+            Late::Ranks(tasks) if tasks.len() == 1 => format!("task {} has", tasks[0]),
+            Late::Ranks(all) => {
+                let named: Vec<_> = all.iter().take(RANKS_MAX).map(u32::to_string).collect();
+                let more = if all.len() > RANKS_MAX { ", ..." } else { "" };
+                format!("tasks {}{more} have", named.join(", "))
+            }
+        };
+        Self::System(format!(
+            "{tasks} not called jia_init within {:.0} s; let all tasks call it, or set \
+             NAGAYA_DSM_JOIN to more seconds",
+            limit.as_secs_f64()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_tasks_are_named() {
+        let of = |late| DsmError::missing(&late, Duration::from_secs(3)).to_string();
+        let line = |tasks: &[u32]| of(Late::Ranks(tasks.to_vec()));
+        assert!(line(&[7]).starts_with("task 7 has not called jia_init within 3 s; "));
+        assert!(line(&[1, 2]).starts_with("tasks 1, 2 have not"));
+        assert!(line(&Vec::from_iter(0..9)).starts_with("tasks 0, 1, 2, 3, 4, 5, 6, 7, ... have"));
+        assert!(line(&[]).starts_with("tasks on other hosts have not"));
+        assert!(of(Late::Unknown).starts_with("some tasks have not"));
+    }
 }

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use net::wireup::{Late, Wireup, WireupError};
+use net::wireup::{Wireup, WireupError};
 
 use crate::error::DsmError;
 use crate::rendezvous::Guest;
@@ -16,27 +16,6 @@ const END_MAX: Duration = Duration::from_secs(2);
 const NEXT_SAYS: Duration = Duration::from_millis(500);
 /// Where there are many tasks, until all say it.
 const NEXT_SAYS_MAX: Duration = Duration::from_secs(10);
-
-/// The error for tasks that have not joined within the limit.
-pub(crate) fn missing(late: &Late, limit: Duration) -> DsmError {
-    /// Names that a line has.
-    const NAMED: usize = 8;
-    let who = match late {
-        Late::Unknown => "some tasks have".into(),
-        Late::Ranks(tasks) if tasks.is_empty() => "tasks on other hosts have".into(),
-        Late::Ranks(tasks) if tasks.len() == 1 => format!("task {} has", tasks[0]),
-        Late::Ranks(all) => {
-            let named: Vec<_> = all.iter().take(NAMED).map(u32::to_string).collect();
-            let more = if all.len() > NAMED { ", ..." } else { "" };
-            format!("tasks {}{more} have", named.join(", "))
-        }
-    };
-    DsmError::System(format!(
-        "{who} not called jia_init within {:.0} s; let all tasks call it, or set NAGAYA_DSM_JOIN to \
-         more seconds",
-        limit.as_secs_f64()
-    ))
-}
 
 /// This task's place in its job.
 pub struct Launch {
@@ -92,14 +71,14 @@ impl Launch {
         let limit = limit.map(|limit| limit + (self.rank * NEXT_SAYS).min(NEXT_SAYS_MAX));
         match &self.way {
             Way::Alone => Ok(vec![bytes.to_vec()]),
-            Way::Launcher(wireup) => {
-                wireup.lock().expect("nobody panics").exchange(bytes, limit).map_err(|error| {
-                    match error {
-                        WireupError::Late(late) => missing(&late, limit.unwrap_or_default()),
-                        error => error.into(),
-                    }
-                })
-            }
+            Way::Launcher(wireup) => wireup
+                .lock()
+                .expect("nobody panics")
+                .exchange(bytes, limit)
+                .map_err(|error| match error {
+                    WireupError::Late(late) => DsmError::missing(&late, limit.unwrap_or_default()),
+                    error => error.into(),
+                }),
             Way::Run(guest) => guest.lock().expect("nobody panics").exchange(bytes, limit),
         }
     }
@@ -131,21 +110,5 @@ impl Launch {
         }
         // SAFETY: ends the process.
         unsafe { libc::_exit(status_of_process) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn missing_nodes_are_named() {
-        let of = |late| missing(&late, Duration::from_secs(3)).to_string();
-        let line = |tasks: &[u32]| of(Late::Ranks(tasks.to_vec()));
-        assert!(line(&[7]).starts_with("task 7 has not called jia_init within 3 s; "));
-        assert!(line(&[1, 2]).starts_with("tasks 1, 2 have not"));
-        assert!(line(&Vec::from_iter(0..9)).starts_with("tasks 0, 1, 2, 3, 4, 5, 6, 7, ... have"));
-        assert!(line(&[]).starts_with("tasks on other hosts have not"));
-        assert!(of(Late::Unknown).starts_with("some tasks have not"));
     }
 }

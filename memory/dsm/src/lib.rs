@@ -1,11 +1,11 @@
 //! Software distributed shared memory: drives the protocol of the crate `coherence` over the
 //! memory of the crate `pager` and the network of the crate `net`.
 //!
-//! A *node* is an address space. In each, the [`agent`] holds the protocol's state, the memory
-//! and the network; it is told of faults by the pager, of messages by the fabric, and of
-//! requests by the node's tasks over the [`request_table`], and carries out what the protocol wants done.
-//! It blocks on none of them, and touches no shared page through the programs' view. A thread of
-//! its own drives it, or a task that waits.
+//! A *node* is an address space. In each, the [`agent`] holds the protocol's state, the memory and
+//! the network; it is told of faults by the pager, of messages by the fabric, and of requests by
+//! the node's tasks over the [`request_table`], and carries out what the protocol wants done. It
+//! blocks on none of them, and touches no shared page through the programs' view. A thread of its
+//! own drives it, or a task that waits.
 //!
 //! A program joins by [`task::Task::join`], and what it can do then are the methods of
 //! [`Task`](task::Task). How tasks find each other is in [`launch`], which of them are nodes

@@ -21,7 +21,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DsmError;
-use crate::launch;
 
 /// The socket, this task's rank, and the number of tasks.
 pub const SOCKET: &str = "NAGAYA_JOB_SOCKET";
@@ -115,7 +114,7 @@ impl Guest {
         let all = match receive(&mut self.stream).map_err(|why| lost(&why))? {
             Told::All(all) => all,
             Told::Missing(tasks) => {
-                return Err(launch::missing(&Late::Ranks(tasks), limit.unwrap_or_default()));
+                return Err(DsmError::missing(&Late::Ranks(tasks), limit.unwrap_or_default()));
             }
         };
         match all.len() == self.size as usize {

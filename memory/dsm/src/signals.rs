@@ -1,5 +1,5 @@
-//! Threads that take no signals for a while. A signal handler may touch a shared page, and the thread
-//! that would provide the page must not be stopped there.
+//! Threads that take no signals for a while. A signal handler may touch a shared page, and the
+//! thread that would provide the page must not be stopped there.
 
 use std::mem::{MaybeUninit, zeroed};
 use std::ptr::null_mut;
@@ -18,8 +18,8 @@ pub struct BlockedSignals {
 }
 
 impl BlockedSignals {
-    /// Blocks the signals of a thread that later continues to run the program: all but those that it
-    /// causes itself.
+    /// Blocks the signals of a thread that later continues to run the program: all but those that
+    /// it causes itself.
     pub fn of_program() -> Self {
         Self::all_but(&OWN)
     }
@@ -30,8 +30,8 @@ impl BlockedSignals {
     }
 
     fn all_but(taken: &[i32]) -> Self {
-        // SAFETY: both masks are local. sigfillset and pthread_sigmask initialize them before they are
-        // read.
+        // SAFETY: both masks are local. sigfillset and pthread_sigmask initialize them before they
+        // are read.
         let before = unsafe {
             let mut mask = zeroed();
             libc::sigfillset(&mut mask);

@@ -172,7 +172,7 @@ impl Task {
                     settings,
                     world: world.clone(),
                     launch: launch.clone(),
-                    requests: table,
+                    table,
                     doorbell,
                     network,
                     may_spin,

@@ -150,12 +150,12 @@ const NONSENSE: &[(&str, fn(Say<'_>), &str)] = &[
         "OP_WTNT interrupts a list",
     ),
     ("another's name", |say| say(Frame::Page(Header { from: 0, ..header(Op::Meet) }), vec![]), {
-        "says a header that makes no sense"
+        "has sent an unknown header: a protocol violation"
     }),
     (
         "a letter for nobody",
         |say| say(Frame::Letter(Address { from: 1, to: 9, tag: 0 }), vec![]),
-        "says a letter that makes no sense",
+        "has sent a message between other tasks",
     ),
     (
         "letters without end",
@@ -164,12 +164,12 @@ const NONSENSE: &[(&str, fn(Say<'_>), &str)] = &[
                 say(Frame::Letter(Address { from: 1, to: 0, tag: 0 }), vec![0; 4000]);
             }
         },
-        "says more letters than it may",
+        "has sent messages beyond the limit",
     ),
     (
         "letters that were never sent",
         |say| say(Frame::Received { task: 1, bytes: 1 }, vec![]),
-        "says word of letters that makes no sense",
+        "has sent a receipt of unsent messages",
     ),
 ];
 

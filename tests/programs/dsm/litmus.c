@@ -494,7 +494,7 @@ static void errors(void)
 {
 	check(nagaya_dsm_init() == NAGAYA_DSM_ESTATE && strstr(nagaya_dsm_reason(), "once"));
 	check(nagaya_dsm_release(5000) == NAGAYA_DSM_EINVAL);
-	check(strstr(nagaya_dsm_reason(), "lock 5000: the task has it not"));
+	check(strstr(nagaya_dsm_reason(), "lock 5000: the task does not hold it"));
 	check(nagaya_dsm_acquire(5000) == 0 && nagaya_dsm_acquire(5000) == NAGAYA_DSM_EINVAL);
 	check(nagaya_dsm_barrier() == NAGAYA_DSM_EINVAL && strstr(nagaya_dsm_reason(), "holds lock 5000"));
 	check(nagaya_dsm_release(5000) == 0);

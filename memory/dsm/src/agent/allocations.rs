@@ -135,8 +135,8 @@ impl Agent {
         }
     }
 
-    /// Ends the job in a deadlock: another node waits for a page that is not allocated here, and all
-    /// tasks here wait for tasks there.
+    /// Ends the job in a deadlock: another node waits for a page that is not allocated here, and
+    /// all tasks here wait for tasks there.
     pub(super) fn check_page_requests(&mut self) {
         if let Some((asker, page)) = self.pages.node.lacks() {
             let line = format!(

@@ -84,7 +84,7 @@ impl Driver {
             drop(agent);
             self.watch.sleep(until);
             agent = self.lock();
-            agent.requests.awake();
+            agent.table.awake();
         }
     }
 
@@ -103,7 +103,7 @@ impl Driver {
         if !is_local {
             agent.take_requests();
         }
-        if takes_over || is_local || !agent.requests.is_answered(task) {
+        if takes_over || is_local || !agent.table.is_answered(task) {
             self.wait(agent, task, wait_policy, &signals);
         }
         true
@@ -118,9 +118,9 @@ impl Driver {
         signals: &BlockedSignals,
     ) {
         agent.driving_task = Some(DrivingTask { task, sleeps: false, dozes: false });
-        agent.requests.awake();
+        agent.table.awake();
         let mut begin = Instant::now();
-        while !agent.requests.is_answered(task) {
+        while !agent.table.is_answered(task) {
             if agent.turn() {
                 wait_policy.learn(true, begin.elapsed());
                 begin = Instant::now();
@@ -128,7 +128,7 @@ impl Driver {
                 agent.listen(false);
             } else if agent.may_sleep() {
                 assert!(
-                    !agent.requests.is_answered(task),
+                    !agent.table.is_answered(task),
                     "a turn that answers a request returns true"
                 );
                 agent.driving_task = Some(DrivingTask { task, sleeps: true, dozes: false });
@@ -138,7 +138,7 @@ impl Driver {
                 self.watch.sleep_as_task(until, signals.before());
                 agent = self.take_over();
                 agent.driving_task = Some(DrivingTask { task, sleeps: false, dozes: false });
-                agent.requests.awake();
+                agent.table.awake();
             }
         }
         agent.driving_task = None;

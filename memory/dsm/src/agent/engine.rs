@@ -42,7 +42,7 @@ impl Driver for Agent {
 
     fn take_requests(&mut self) -> bool {
         let mut found = false;
-        while let Some((task, request)) = self.requests.take() {
+        while let Some((task, request)) = self.table.take() {
             found = true;
             self.waiting += 1;
             self.requested(task, request);
@@ -62,7 +62,7 @@ impl Driver for Agent {
 
     /// A task that drives the agent stops when its request is answered.
     fn is_answered(&self) -> bool {
-        let is_answered = |task| self.requests.is_answered(task);
+        let is_answered = |task| self.table.is_answered(task);
         self.driving_task.as_ref().is_some_and(|it| !it.sleeps && is_answered(it.task))
     }
 }

@@ -122,7 +122,7 @@ impl Agent {
     pub(super) fn reply(&mut self, task: Task, answer: Result<[u64; 2], &str>) {
         self.tasks[task as usize].is_at_barrier = false;
         self.waiting -= 1;
-        self.requests.answer(task, answer);
+        self.table.answer(task, answer);
         if self.driving_task.as_ref().is_some_and(|it| it.sleeps && it.task == task) {
             self.watch.wake_task();
         }
@@ -139,8 +139,8 @@ impl Agent {
             true
         }
         let traffic = self.traffic();
-        // SAFETY: `Task::count` passes the address of a `MaybeUninit<T>`, where `T` is the type that
-        // goes with `what`, and waits for the answer.
+        // SAFETY: `Task::count` passes the address of a `MaybeUninit<T>`, where `T` is the type
+        // that goes with `what`, and waits for the answer.
         unsafe {
             match what {
                 Counted::Node => put(to, Some(report::totals(&self.pages.node, traffic))),
@@ -229,7 +229,7 @@ pub(super) unsafe fn bytes_of<'a>(at: usize, bytes: usize) -> &'a [u8] {
     if bytes == 0 {
         return &[];
     }
-    // SAFETY: the caller has established that the task borrows these bytes. They are not null, since
-    // `bytes` is not 0.
+    // SAFETY: the caller has established that the task borrows these bytes. They are not null,
+    // since `bytes` is not 0.
     unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(at), bytes) }
 }
