@@ -200,9 +200,10 @@ fn the_first_touch_of_a_block_takes_one_round_trip() {
         nodes.received(0).1 - before
     };
     let [none, first, again] = ["touch_nothing", "touch_first", "touch_again"].map(packets);
+    println!("packets without touches: {none}, with one per block: {first}, with two: {again}");
     let (first_touch, later_touch) = (first.saturating_sub(none), again.saturating_sub(first));
     assert!(later_touch >= 128, "{none}, {first} and {again} packets");
-    assert!(2 * first_touch < 3 * later_touch, "{none}, {first} and {again} packets");
+    assert!(4 * first_touch < 5 * later_touch, "{none}, {first} and {again} packets");
 }
 
 #[test]
