@@ -1,6 +1,5 @@
-//! What agents say to each other: the protocol's messages, tasks' letters, what tasks have
-//! allocated, and word of life and death. The header of a fabric's message says which; the
-//! payload is the rest.
+//! Messages between agents: those of the protocol, messages between tasks, allocations, and signs
+//! of life and of the end. The header of a fabric's message has the kind; the payload has the rest.
 
 use coherence::message::Header;
 use zerocopy::little_endian::{I32, U32, U64};
@@ -8,43 +7,43 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ledger::Allocation;
 
-/// What a message is.
+/// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame {
-    /// The protocol's; the payload is its body.
+    /// A message of the protocol. The payload is its body.
     Page(Header),
-    /// A letter, which the payload is.
+    /// A message between tasks. The payload is its text.
     Letter(Address),
-    /// To the sender's node: this task has received letters of it, of so many bytes in all.
+    /// To the sender's node: this task has received messages of that node with this sum of bytes.
     Received {
         /// The task.
         task: u32,
-        /// As [`mailbox::cost`](crate::mailbox::cost) counts them.
+        /// The sum, as [`mailbox::cost`](crate::mailbox::cost) counts.
         bytes: u64,
     },
-    /// To node 0: the sender's tasks have made their next allocation.
+    /// To the parent in the barriers' tree: the sender's tasks have made their next allocation.
     Allocated(Allocation),
-    /// This task, one of the sender's node, has ended without having left.
+    /// This task of the sender's node has ended without having left.
     Ended {
         /// The task.
         task: u32,
-        /// How many barriers it has reached.
+        /// The number of barriers that it had reached.
         barriers: u64,
     },
-    /// The job ends with this status; the payload is the line that says why.
+    /// The job ends with this status. The payload is the line with the cause.
     End(u8),
-    /// Still here.
+    /// A sign of life.
     Alive,
 }
 
-/// On a letter.
+/// The address of a message between tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address {
-    /// The task that sends it.
+    /// The sender.
     pub from: u32,
-    /// The task that it is for.
+    /// The receiver.
     pub to: u32,
-    /// What it is about.
+    /// The tag.
     pub tag: i32,
 }
 
@@ -84,7 +83,7 @@ struct Allocated {
     block: U64,
 }
 
-/// The kinds that are not the protocol's. Its headers have their own version.
+/// The kinds besides the protocol's, whose headers have a version of their own.
 const LETTER: u8 = 1;
 const END: u8 = 2;
 const ALIVE: u8 = 3;
@@ -93,7 +92,7 @@ const ALLOCATED: u8 = 5;
 const ENDED: u8 = 6;
 
 impl Frame {
-    /// As it is sent.
+    /// Returns the header's bytes.
     pub fn bytes(self) -> Vec<u8> {
         match self {
             Frame::Page(header) => header.bytes().to_vec(),
@@ -122,7 +121,7 @@ impl Frame {
         }
     }
 
-    /// Of what came: nothing if it is none of ours.
+    /// Parses a header. Returns `None` if it is invalid.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() == Header::BYTES {
             return Header::parse(bytes).map(Frame::Page);

@@ -1,5 +1,5 @@
-//! Whom a job's tasks were started by, and how they find each other by it: each gives some
-//! bytes and gets everybody's, and one can end all.
+//! The launcher of a job. By it tasks find each other: each contributes some bytes and gets those
+//! of all tasks. One task can end the whole job.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use net::wireup::{Wireup, WireupError};
 use crate::error::DsmError;
 use crate::rendezvous::Guest;
 
-/// What the end of all may take until this process ends itself.
+/// Time limit for the launcher to end the job, after which this process ends itself.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// After a task could say that others do not come, until the next says it.
+/// Time between the ranks' reports of missing tasks: usually the first rank reports.
 const NEXT_SAYS: Duration = Duration::from_millis(500);
-/// Where there are many tasks, until all say it.
+/// Maximum of that time over all ranks.
 const NEXT_SAYS_MAX: Duration = Duration::from_secs(10);
 
-/// This task's place in its job.
+/// A task's connection to its launcher, and its rank.
 pub struct Launch {
     way: Way,
     rank: u32,
@@ -25,7 +25,7 @@ pub struct Launch {
 }
 
 enum Way {
-    /// Nobody: a job of one task.
+    /// No launcher: a job of one task.
     Alone,
     /// A launcher with PMIx or PMI-1: mpirun, mpiexec, prterun, srun.
     Launcher(Box<Mutex<Wireup>>),
@@ -34,9 +34,9 @@ enum Way {
 }
 
 impl Launch {
-    /// As the environment says.
+    /// Finds the launcher by the environment.
     pub fn new() -> Result<Self, DsmError> {
-        // It may have been started by another launcher itself.
+        // Another launcher may have started `nagaya run` itself.
         if let Some(guest) = Guest::new()? {
             let (rank, size) = (guest.rank(), guest.size());
             return Ok(Self { way: Way::Run(Mutex::new(guest)), rank, size });
@@ -50,24 +50,24 @@ impl Launch {
         })
     }
 
-    /// Which task this is.
+    /// Returns the rank of this task.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many there are.
+    /// Returns the number of tasks.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Gives these bytes, and gets everybody's, by rank. All tasks must call it; who waits for
-    /// one that does not gives up after so long.
+    /// Contributes these bytes, and returns those of all tasks, by rank. All tasks must call it. A
+    /// task that waits for a missing one gives up after `limit`.
     pub fn exchange(
         &self,
         bytes: &[u8],
         limit: Option<Duration>,
     ) -> Result<Vec<Vec<u8>>, DsmError> {
-        // One task says it, and the job ends; the next would, were that one missing.
+        // One task reports, and the job ends. If it is missing itself, the next one reports.
         let limit = limit.map(|limit| limit + (self.rank * NEXT_SAYS).min(NEXT_SAYS_MAX));
         match &self.way {
             Way::Alone => Ok(vec![bytes.to_vec()]),
@@ -83,32 +83,32 @@ impl Launch {
         }
     }
 
-    /// This task leaves: the others may go on without it.
+    /// Leaves the launcher: the other tasks may continue.
     pub fn leave(&self) {
         if let Way::Run(guest) = &self.way {
             guest.lock().expect("nobody panics").bye();
         }
     }
 
-    /// Ends all tasks, this one at last. Nothing of this process runs any more: not what was
-    /// registered for its exit, which may wait for pages.
+    /// Ends all tasks, this one last. Exit handlers of this process do not run, since they may wait
+    /// for pages.
     pub fn abort(&self, status: u8, line: &str) -> ! {
         let status_of_process = i32::from(status);
         if let Way::Launcher(wireup) = &self.way {
-            // A launcher that does not answer must not keep us.
+            // The launcher may not answer, so a separate thread calls it.
             let watchdog = std::thread::Builder::new().spawn(move || {
                 std::thread::sleep(END_MAX);
-                // SAFETY: ends the process.
+                // SAFETY: _exit takes no pointer and never returns.
                 unsafe { libc::_exit(status_of_process) }
             });
-            // Without one, since memory lacks, the launcher has to see by itself that we end.
+            // If memory lacks for a thread, the launcher has to notice the end of this process.
             if watchdog.is_ok()
                 && let Ok(wireup) = wireup.try_lock()
             {
                 wireup.end_all(status, line);
             }
         }
-        // SAFETY: ends the process.
+        // SAFETY: _exit takes no pointer and never returns.
         unsafe { libc::_exit(status_of_process) }
     }
 }

@@ -1,8 +1,9 @@
-//! The tasks of one address space: all use the table of the first, whose thread is the agent.
+//! The tasks of one address space. All use the request table of the first, whose process runs the
+//! agent.
 //!
-//! A pointer to the table is all they need, and two descriptors, which are not shared: the
-//! agent's doorbell, and the userfaultfd. Who holds that keeps pages closed when the agent's
-//! process is killed: without it, threads that wait for a page would go on, and find zeros.
+//! They need a pointer to the table and two descriptors: the agent's doorbell and the userfaultfd.
+//! A process that holds the userfaultfd keeps pages closed when the agent's process is killed.
+//! Otherwise threads that wait for a page would continue, and read zeros.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -23,29 +24,29 @@ use serde::{Deserialize, Serialize};
 use crate::error::DsmError;
 use crate::request_table::{Doorbell, RequestTable};
 
-/// What a neighbour may take to come for its descriptors.
+/// Time limit for a neighbour to fetch its descriptors.
 const COME_MAX: Duration = Duration::from_secs(60);
 
-/// What the first task of a space tells the others.
+/// The data that the first task of a space sends to the others.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invitation {
-    /// Where the table is.
+    /// The address of the table.
     table: usize,
-    /// What this library is: tasks have their own copies of it, and must have the same.
+    /// The version of this library. Each task has its own copy, and all must be the same.
     version: String,
-    /// Where descriptors are handed out.
+    /// The abstract socket that hands out the descriptors.
     socket: [u8; 16],
 }
 
-/// The version of this library, as far as the table is concerned.
+/// Returns the version of this library: tasks of the same version agree on the table's layout.
 fn version() -> String {
     format!("{} {}", env!("CARGO_PKG_VERSION"), size_of::<crate::request_table::Slot>())
 }
 
-/// Hands descriptors to neighbours.
+/// A socket that hands descriptors to neighbours.
 pub struct Door {
     listener: UnixListener,
-    /// What they need to know.
+    /// The invitation for them.
     pub invitation: Invitation,
 }
 
@@ -58,7 +59,7 @@ fn address(socket: [u8; 16]) -> std::io::Result<SocketAddr> {
 }
 
 impl Door {
-    /// To a table.
+    /// Creates a door to a table.
     pub fn new(table: &'static RequestTable) -> Result<Self, DsmError> {
         let socket = random();
         let listener = address(socket).and_then(|at| UnixListener::bind_addr(&at));
@@ -67,7 +68,7 @@ impl Door {
         Ok(Self { listener, invitation: Invitation { table, version: version(), socket } })
     }
 
-    /// Waits for so many neighbours, and gives them the doorbell and another descriptor.
+    /// Waits for this number of neighbours, and gives them the doorbell and another descriptor.
     pub fn hand_out(
         self,
         neighbours: usize,
@@ -85,7 +86,7 @@ impl Door {
                 )));
             }
             let (stream, _) = self.listener.accept().map_err(failed("accept"))?;
-            // The name is known to the job only; this is for those who guess.
+            // Only the job knows the name. This check is against guesses.
             let caller = socket_peercred(&stream).map(|caller| caller.uid);
             if caller != Ok(rustix::process::geteuid()) {
                 continue;
@@ -102,18 +103,18 @@ impl Door {
     }
 }
 
-/// What a neighbour has got.
+/// The table and the descriptors that a neighbour has received.
 pub struct Handed {
-    /// Where it asks.
+    /// The request table.
     pub table: &'static RequestTable,
-    /// What it rings.
+    /// The doorbell.
     pub doorbell: Doorbell,
-    /// What it keeps until it ends.
+    /// The userfaultfd, which it keeps until it ends.
     pub keep: OwnedFd,
 }
 
 impl Invitation {
-    /// Goes there.
+    /// Accepts the invitation: fetches the descriptors.
     pub fn accept(&self) -> Result<Handed, DsmError> {
         if self.version != version() {
             return Err(DsmError::System(format!(
@@ -138,14 +139,14 @@ impl Invitation {
         let (Some(doorbell), Some(keep)) = (fds.next(), fds.next()) else {
             return Err(failed("get descriptors from")(std::io::ErrorKind::UnexpectedEof.into()));
         };
-        // SAFETY: in the common address space, and never freed.
+        // SAFETY: the table lies in the common address space, and is never freed.
         let table = unsafe { &*std::ptr::with_exposed_provenance::<RequestTable>(self.table) };
         Ok(Handed { table, doorbell: Doorbell::of(doorbell), keep })
     }
 }
 
-/// The page tables of this process: equal for tasks of one space that share them, and for nobody
-/// else. Domains have their own.
+/// Identifies the page tables of this process. Only tasks of one space that share their page tables
+/// have equal values. Domains have their own.
 pub fn space() -> [u8; 16] {
     let Some(task) = control::this_task() else { return random() };
     let namespace = proc::host::pid_namespace() as u32;

@@ -1,4 +1,4 @@
-//! What a task can do: join a job, share memory, synchronize, send letters, leave.
+//! A task of a job: it joins, shares memory, synchronizes, exchanges messages, and leaves.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::settings::Settings;
 use crate::signals::BlockedSignals;
 use crate::world::{Card, World};
 
-/// Tags of letters that are not the program's.
+/// Tags of messages that are not the program's.
 const BROADCAST: i32 = -2;
 const REDUCE: i32 = -3;
 
-/// A task of a job. For one thread at a time.
+/// A task of a job. One thread at a time may use it.
 pub struct Task {
     world: Arc<World>,
     launch: Arc<Launch>,
@@ -38,27 +38,27 @@ pub struct Task {
     doorbell: Doorbell,
     /// The agent's userfaultfd: see [`neighbours`](crate::neighbours).
     _keep: OwnedFd,
-    /// Its own, if it may look before it sleeps: while others drive the agent.
+    /// The task's wait policy while others drive the agent, if it may spin before it sleeps.
     wait_policy: Option<WaitPolicy>,
-    /// In the task that has the agent.
+    /// The agent, in the task whose process runs it.
     agent: Option<Agency>,
     page_bytes: usize,
-    /// Whether a report is wanted, which names callers.
+    /// True if the settings enable a report, which names callers.
     reports: bool,
-    /// How many allocations had no place of their own.
+    /// Number of allocations by [`allocate_in_turns`](Self::allocate_in_turns).
     turns: u32,
     balance: Option<Balance>,
 }
 
-/// The agent, in the task that has it.
+/// The agent, in the task whose process runs it.
 struct Agency {
     driver: Arc<Driver>,
     thread: JoinHandle<()>,
-    /// The task's, while it drives.
+    /// The task's wait policy while it drives the agent.
     wait_policy: WaitPolicy,
 }
 
-/// What the first task of a node brings along.
+/// The parts that the first task of a node creates.
 struct Seat {
     network: Option<Mesh>,
     door: Door,
@@ -66,12 +66,12 @@ struct Seat {
     doorbell: Doorbell,
 }
 
-/// What it tells everybody.
+/// The data that it sends to all tasks.
 #[derive(Serialize, Deserialize)]
 struct Told {
-    /// Where other nodes find it.
+    /// Its network address.
     address: Vec<u8>,
-    /// Where its neighbours do.
+    /// The invitation for tasks of its address space.
     invitation: Invitation,
 }
 
@@ -100,15 +100,15 @@ impl Told {
     }
 }
 
-/// How iterations are divided by speed.
+/// The division of iterations by speed.
 struct Balance {
     shares: Shares,
     since: Instant,
 }
 
-/// A task that could not join, and whose job waits for it.
+/// The error of a task that could not join. Its job waits for it.
 pub struct NotJoined {
-    /// Why.
+    /// The cause.
     pub error: DsmError,
     launch: Option<Arc<Launch>>,
 }
@@ -120,19 +120,19 @@ impl From<DsmError> for NotJoined {
 }
 
 impl NotJoined {
-    /// Ends the job, as far as that goes, with this line.
+    /// Ends the job with this line, or at least this process.
     pub fn end_all(&self, line: &str) -> ! {
         say(line);
         match &self.launch {
             Some(launch) => launch.abort(1, line),
-            // SAFETY: ends the process.
+            // SAFETY: _exit takes no pointer and never returns.
             None => unsafe { libc::_exit(1) },
         }
     }
 }
 
 impl Task {
-    /// Joins the job that the launcher started; without one, a job of one task.
+    /// Joins the job of the launcher. Without a launcher, the job has one task.
     pub fn join() -> Result<Self, NotJoined> {
         let settings = Settings::of_environment()?;
         let launch = Arc::new(Launch::new()?);
@@ -203,13 +203,13 @@ impl Task {
         Ok(task)
     }
 
-    /// Waits until all tasks leave; then the memory is gone.
+    /// Waits until all tasks leave. The shared memory ends then.
     pub fn leave(self) -> Result<(), DsmError> {
         self.leave_by(Request::Leave)
     }
 
-    /// The same for a process that ends and has not left. If other tasks wait for this one
-    /// otherwise than to leave, the job ends.
+    /// Leaves at the end of a process that has not left. If another task waits for this one for
+    /// another reason, the job ends.
     pub fn exit(self) -> Result<(), DsmError> {
         self.leave_by(Request::Exit)
     }
@@ -218,7 +218,7 @@ impl Task {
         self.ask(request)?;
         self.launch.leave();
         self.table.leave();
-        // The rest is the thread's.
+        // The agent's thread does the rest.
         self.doorbell.ring();
         if let Some(Agency { driver, thread, .. }) = self.agent.take() {
             let _ = thread.join();
@@ -228,34 +228,34 @@ impl Task {
         Ok(())
     }
 
-    /// Which task this is.
+    /// Returns the rank of this task.
     pub fn rank(&self) -> u32 {
         self.world.rank
     }
 
-    /// How many there are.
+    /// Returns the number of tasks.
     pub fn size(&self) -> u32 {
         self.world.members.len() as u32
     }
 
-    /// Which node.
+    /// Returns the node of this task.
     pub fn node(&self) -> u32 {
         self.world.own().node
     }
 
-    /// How many there are.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> u32 {
         self.world.nodes.len() as u32
     }
 
-    /// Bytes of a page.
+    /// Returns the size of a page in bytes.
     pub fn page_bytes(&self) -> usize {
         self.page_bytes
     }
 
-    /// Shared memory, zeroed, at its address; blocks of so many bytes live with the tasks in
-    /// turns, from `first` on. All tasks do the same, in the same order, between the same
-    /// barriers.
+    /// Allocates zeroed shared memory and returns its address. Blocks of `block` bytes have their
+    /// homes at the tasks in turns, from `first` on. All tasks make the same calls, in the same
+    /// order, between the same barriers.
     pub fn allocate(&mut self, bytes: u64, block: u64, first: u32) -> Result<usize, DsmError> {
         if bytes == 0 {
             return Err(DsmError::Argument("an allocation of 0 bytes; ask for more".into()));
@@ -267,30 +267,30 @@ impl Task {
         self.ask(Request::Allocate { allocation, caller }).map(|answer| answer[0] as usize)
     }
 
-    /// As [`allocate`](Self::allocate), all of it with one task: the first time with the
-    /// first, then with the next.
+    /// As [`allocate`](Self::allocate), with one task as the home of all pages: task 0 at the first
+    /// call, then the next one.
     pub fn allocate_in_turns(&mut self, bytes: u64) -> Result<usize, DsmError> {
         let address = self.allocate(bytes, 0, self.turns % self.size())?;
         self.turns += 1;
         Ok(address)
     }
 
-    /// Takes a lock, and sees what was written under it.
+    /// Acquires a lock, and sees the writes made under it.
     pub fn acquire(&mut self, lock: u32) -> Result<(), DsmError> {
         self.ask(Request::Acquire(lock)).map(drop)
     }
 
-    /// Gives it back.
+    /// Releases a lock.
     pub fn release(&mut self, lock: u32) -> Result<(), DsmError> {
         self.ask(Request::Release(lock)).map(drop)
     }
 
-    /// Waits for all tasks, and sees all that was written.
+    /// Waits for all tasks, and sees all their writes.
     pub fn barrier(&mut self) -> Result<(), DsmError> {
         self.ask(Request::Barrier).map(drop)
     }
 
-    /// Waits for all tasks.
+    /// Waits for all tasks, without effect on memory.
     pub fn meet(&mut self) -> Result<(), DsmError> {
         self.ask(Request::Meet).map(drop)
     }
@@ -300,22 +300,22 @@ impl Task {
         self.ask(Request::Set(variable)).map(drop)
     }
 
-    /// Resets it.
+    /// Resets a condition variable.
     pub fn reset(&mut self, variable: u32) -> Result<(), DsmError> {
         self.ask(Request::Reset(variable)).map(drop)
     }
 
-    /// Waits until it is set, and sees what was written before.
+    /// Waits until a condition variable is set, and sees the writes made before that.
     pub fn wait(&mut self, variable: u32) -> Result<(), DsmError> {
         self.ask(Request::Wait(variable)).map(drop)
     }
 
-    /// Switches an option of the protocol; all tasks do the same between the same barriers.
+    /// Sets an option of the protocol. All tasks set it alike between the same barriers.
     pub fn configure(&mut self, option: Setting, on: bool) -> Result<(), DsmError> {
         self.ask(Request::Configure { option, on }).map(drop)
     }
 
-    /// Sends a letter. Its text must not lie in shared memory.
+    /// Sends a message. Its text must not lie in shared memory.
     pub fn send(&mut self, text: &[u8], to: u32, tag: i32) -> Result<(), DsmError> {
         if tag < 0 {
             return Err(DsmError::Argument(format!("tag {tag}; give one that is not negative")));
@@ -323,8 +323,8 @@ impl Task {
         self.post(text, to, tag)
     }
 
-    /// Waits for a letter, from a task or any, about something or anything. It can be read
-    /// until the next call.
+    /// Waits for a message with this sender and tag; `None` accepts any. The text is valid until
+    /// the next call.
     pub fn receive(&mut self, from: Option<u32>, tag: Option<i32>) -> Result<&[u8], DsmError> {
         if let Some(from) = from {
             self.check_task(from)?;
@@ -332,15 +332,15 @@ impl Task {
         let from = from.map_or(-1, i64::from);
         let answer = self.ask(Request::Receive { from, tag: tag.unwrap_or(ANY_TAG) })?;
         let at = std::ptr::with_exposed_provenance(answer[0] as usize);
-        // SAFETY: the agent keeps it until we ask again, which needs `self`.
+        // SAFETY: the agent keeps the text until the task's next request, which needs `self`.
         Ok(unsafe { std::slice::from_raw_parts(at, answer[1] as usize) })
     }
 
-    /// All tasks get what the root has: a tree of letters.
+    /// Sends the root's text to all tasks, along a tree of messages.
     pub fn broadcast(&mut self, text: &mut Vec<u8>, root: u32) -> Result<(), DsmError> {
         self.check_task(root)?;
         let (size, place) = (self.size(), self.place(root));
-        // The highest bit says who sends it to us.
+        // Without the highest bit, the place is that of the parent in the tree.
         let above = place.checked_ilog2().map(|bit| 1 << bit);
         if let Some(above) = above {
             *text = self.receive(Some((place - above + root) % size), Some(BROADCAST))?.to_vec();
@@ -353,8 +353,8 @@ impl Task {
         Ok(())
     }
 
-    /// The root's text becomes what `join` makes of all tasks' texts: a tree of letters.
-    /// `join` gets what is there and what came.
+    /// Combines the texts of all tasks at the root, along a tree of messages. `join` combines a
+    /// received text into the present one.
     pub fn reduce(
         &mut self,
         text: &mut [u8],
@@ -385,20 +385,21 @@ impl Task {
         Ok(())
     }
 
-    /// Whether iterations are divided by speed, from now on.
+    /// Sets whether iterations are divided by speed from now on.
     pub fn balance(&mut self, on: bool) {
         let shares = Shares::even(self.world.members.len());
         self.balance = on.then(|| Balance { shares, since: Instant::now() });
     }
 
-    /// Of the iterations `begin` to `end`, both included, this task's first and last.
+    /// Returns the first and last of the iterations `begin` to `end`, inclusive, that belong to
+    /// this task.
     pub fn part(&self, begin: i64, end: i64) -> (i64, i64) {
         let even = || Shares::even(self.world.members.len());
         let shares = self.balance.as_ref().map_or_else(even, |balance| balance.shares.clone());
         shares.part(self.world.rank as usize, begin, end)
     }
 
-    /// All tasks tell how long they took since the last time.
+    /// Collects the times that all tasks took since the last call.
     pub fn check_load(&mut self) -> Result<(), DsmError> {
         let Some(balance) = &self.balance else { return Ok(()) };
         let tasks = self.world.members.len();
@@ -422,32 +423,33 @@ impl Task {
         Ok(())
     }
 
-    /// What this node has counted.
+    /// Returns the counts of this node.
     pub fn totals(&mut self) -> Result<Totals, DsmError> {
         Ok(self.count(Counted::Node)?.expect("every node counts"))
     }
 
-    /// Of the page at an address; none where no page is.
+    /// Returns the counts of the page at an address, or `None` if there is no page.
     pub fn of_page(&mut self, address: usize) -> Result<Option<OfPage>, DsmError> {
         self.count(Counted::Page(address))
     }
 
-    /// Of a lock; none if this node has not used it.
+    /// Returns the counts of a lock, or `None` if this node has not used it.
     pub fn of_lock(&mut self, lock: u32) -> Result<Option<OfLock>, DsmError> {
         self.count(Counted::Lock(lock))
     }
 
-    /// Of rides on what carries them, by its number; none if nothing has that number.
+    /// Returns the counts of rides by the index of their carrier, or `None` if there is no such
+    /// carrier.
     pub fn of_rides(&mut self, carrier: u32) -> Result<Option<RideCounts>, DsmError> {
         self.count(Counted::Rides(carrier))
     }
 
-    /// Counts anew.
+    /// Resets the counts.
     pub fn count_anew(&mut self) -> Result<(), DsmError> {
         self.ask(Request::ResetCounts).map(drop)
     }
 
-    /// Says what was counted, where NAGAYA_DSM_STATISTICS wants it.
+    /// Writes the counts as NAGAYA_DSM_STATISTICS says.
     pub fn report(&mut self) -> Result<(), DsmError> {
         self.ask(Request::Report).map(drop)
     }
@@ -474,8 +476,8 @@ impl Task {
         let mut place = std::mem::MaybeUninit::<T>::uninit();
         let to = place.as_mut_ptr().expose_provenance();
         let answer = self.ask(Request::Count { what, to })?;
-        // SAFETY: the agent has written it, if it says so; which type goes with what is
-        // written in the calls above, and in `Agent::count`.
+        // SAFETY: the agent has written a `T` if its answer is not 0. The callers above and
+        // `Agent::count` agree on the type for each `what`.
         Ok((answer[0] != 0).then(|| unsafe { place.assume_init() }))
     }
 
@@ -496,13 +498,13 @@ impl Task {
         }
     }
 
-    /// This task's place in a tree whose root is `root`.
+    /// Returns this task's place in a tree whose root is `root`.
     fn place(&self, root: u32) -> u32 {
         (self.world.rank + self.size() - root) % self.size()
     }
 }
 
-/// Starts the agent's thread, which takes no signals.
+/// Starts the agent's thread, which blocks all signals.
 fn start(agent: Agent) -> Result<Agency, DsmError> {
     let driver = Arc::new(Driver::new(agent));
     let drives = driver.clone();
@@ -528,9 +530,9 @@ fn may_spin(world: &World) -> MaySpin {
     }
 }
 
-/// Processors of this machine that are switched on.
+/// Returns the number of online processors of this machine.
 fn processors() -> usize {
-    // SAFETY: a plain call.
+    // SAFETY: sysconf accesses no memory of the caller.
     let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     usize::try_from(online).unwrap_or(1)
 }

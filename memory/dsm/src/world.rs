@@ -1,5 +1,5 @@
-//! Which tasks there are, and which of them are a node together: those that share an address
-//! space. Every task gives its [`Card`]; from all of them everybody computes the same.
+//! The tasks and nodes of a job. Tasks that share an address space form a node. Every task
+//! contributes its [`Card`]; each computes the same nodes from all cards.
 
 use coherence::message::NodeId;
 use net::secret::Secret;
@@ -10,53 +10,53 @@ use crate::error::DsmError;
 use crate::neighbours;
 use crate::settings::{Agreed, START, START_IN_SHARED_SPACES};
 
-/// What a task tells everybody about itself.
+/// The data that a task sends to all others.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Card {
-    /// Its page tables: equal for tasks that share them.
+    /// Identifies its page tables: equal for tasks that share them.
     pub space: [u8; 16],
     /// It lives in a space whose segments are shared memory.
     pub in_shared_space: bool,
-    /// Its machine: equal for tasks that share one kernel.
+    /// Identifies its machine: equal for tasks that share one kernel.
     pub machine: String,
-    /// What people call the machine.
+    /// The name of the machine, for messages.
     pub host: String,
-    /// Its process.
+    /// The ID of its process.
     pub pid: u32,
-    /// A secret; the first task's is the job's.
+    /// A secret. The job uses that of the first task.
     pub secret: [u8; Secret::BYTES],
-    /// The settings that it would agree on; the first task's are the job's.
+    /// The settings that must be equal in all tasks. The job uses those of the first task.
     pub agreed: Agreed,
 }
 
-/// A task, as everybody sees it.
+/// A task of the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Its node.
     pub node: NodeId,
-    /// Its number there.
+    /// Its index in the node.
     pub local: u32,
-    /// What people call its machine.
+    /// The name of its machine, for messages.
     pub host: String,
-    /// Its process.
+    /// The ID of its process.
     pub pid: u32,
 }
 
-/// The job's tasks and nodes, seen by one of them.
+/// The tasks and nodes of a job, for one of its tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct World {
-    /// The task that sees it so.
+    /// The rank of this task.
     pub rank: u32,
     /// All tasks, by rank.
     pub members: Vec<Member>,
-    /// The tasks of each node, by rank. The first has the agent.
+    /// The ranks of each node's tasks. The process of the first runs the agent.
     pub nodes: Vec<Vec<u32>>,
-    /// Tasks and nodes on this machine.
+    /// The numbers of tasks and nodes on this machine.
     pub on_machine: (usize, usize),
 }
 
 impl Card {
-    /// Of this process.
+    /// Returns the card of this process.
     pub fn new(agreed: Agreed) -> Self {
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
@@ -71,7 +71,7 @@ impl Card {
         }
     }
 
-    /// The settings of the job that these tasks form.
+    /// Returns the settings of the job that these tasks form.
     pub fn agree(cards: &[Card]) -> Agreed {
         let mut agreed = cards[0].agreed.clone();
         if agreed.start == START && cards.iter().any(|card| card.in_shared_space) {
@@ -80,12 +80,12 @@ impl Card {
         agreed
     }
 
-    /// As bytes to exchange.
+    /// Returns the card's bytes.
     pub fn bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("into memory")
     }
 
-    /// What another task gave.
+    /// Parses the card of another task.
     pub fn parse(bytes: &[u8]) -> Result<Self, DsmError> {
         postcard::from_bytes(bytes).map_err(|_| {
             DsmError::System(
@@ -98,7 +98,7 @@ impl Card {
 }
 
 impl World {
-    /// From all tasks' cards.
+    /// Computes the nodes from the cards of all tasks.
     pub fn new(rank: u32, cards: &[Card]) -> Self {
         let mut spaces: Vec<([u8; 16], &str)> = Vec::new();
         let mut nodes: Vec<Vec<u32>> = Vec::new();
@@ -127,17 +127,17 @@ impl World {
         Self { rank, members, nodes, on_machine }
     }
 
-    /// This task.
+    /// Returns this task.
     pub fn own(&self) -> &Member {
         &self.members[self.rank as usize]
     }
 
-    /// The tasks of this task's node.
+    /// Returns the ranks of the tasks of this task's node.
     pub fn neighbours(&self) -> &[u32] {
         &self.nodes[self.own().node as usize]
     }
 
-    /// A node as people can find it: its number, tasks, host and process.
+    /// Returns the name of a node for messages: its number, tasks, host and process.
     pub fn name(&self, node: NodeId) -> String {
         let tasks = &self.nodes[node as usize];
         let first = &self.members[tasks[0] as usize];
