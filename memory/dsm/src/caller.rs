@@ -1,17 +1,17 @@
-//! Where in the program a call of this library was made: for `nagaya dsm report`, which names
-//! the lines that allocate.
+//! The place of a program's call of this library, for `nagaya dsm report`, which names the lines
+//! that allocate.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
-/// Calls of this library's own, within one of the program's.
+/// Maximum number of this library's own calls within one of the program's.
 const DEPTH_MAX: usize = 32;
 
 unsafe extern "C" {
     fn backtrace(frames: *mut *mut c_void, most: c_int) -> c_int;
 }
 
-/// The address of the call by which the program has entered this library; 0, if it is not known.
+/// Returns the address at which the program has called this library, or 0 if it is unknown.
 pub fn of_this_call() -> usize {
     let mut frames = [std::ptr::null_mut(); DEPTH_MAX];
     // SAFETY: writes at most so many.
@@ -22,7 +22,7 @@ pub fn of_this_call() -> usize {
     called.map_or(0, |at| at.addr() - 1)
 }
 
-/// Where the library or program begins that has an address.
+/// Returns the start of the library or program that contains an address.
 fn object_of(at: *const c_void) -> usize {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
     // SAFETY: writes to the structure, if it knows the address.

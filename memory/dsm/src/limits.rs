@@ -1,21 +1,21 @@
-//! What the system must allow a process that begins as a node: open files and addresses. UCX ends
-//! a process that lacks them in the middle; here one line says so before.
+//! The limits that a node needs at its start: open files and addresses. UCX ends a process that
+//! exceeds them later; this module refuses before, with one line.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::DsmError;
 
-/// Open files that the agent and UCX have, besides those to other nodes.
+/// Open files of the agent and UCX, besides those for other nodes.
 const FILES: u64 = 32;
-/// To each other node: while both call each other, there are two.
+/// Open files for each other node: two while both connect to each other.
 const FILES_EACH: u64 = 2;
-/// Addresses that UCX takes, and the agent with its first pages.
+/// Addresses of UCX, and of the agent with its first pages.
 const ADDRESS_BYTES: u64 = 64 << 20;
-/// To each other node.
+/// Addresses for each other node.
 const ADDRESS_BYTES_EACH: u64 = 256 << 10;
 
-/// Sees that there is room for a node among so many; raises the limit of open files as far as
-/// that needs.
+/// Checks that the limits allow a node of a job with `nodes` nodes. Raises the limit of open files
+/// as far as needed.
 pub fn check(nodes: usize) -> Result<(), DsmError> {
     let others = nodes as u64 - 1;
     if others == 0 {

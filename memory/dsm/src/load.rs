@@ -1,19 +1,19 @@
-//! How the iterations of a loop are divided between tasks: evenly, or by how fast each was.
+//! The division of a loop's iterations between tasks: evenly, or by the speed of each.
 
-/// Below this relative spread of their times, tasks are equally fast.
+/// Below this relative spread of their times, tasks count as equally fast.
 const SPREAD_MIN: f64 = 0.1;
 
-/// The part of all work that each task gets: they sum to 1.
+/// The share of each task in all work. The shares sum to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shares(Vec<f64>);
 
 impl Shares {
-    /// Equal ones.
+    /// Returns equal shares.
     pub fn even(tasks: usize) -> Self {
         Self(vec![1.0 / tasks as f64; tasks])
     }
 
-    /// Tasks took so long for their shares: new ones, by which all would take as long.
+    /// Adapts the shares to the times that tasks took, so that all would take equally long.
     pub fn learn(&mut self, seconds: &[f64]) {
         let count = seconds.len() as f64;
         let mean = seconds.iter().sum::<f64>() / count;
@@ -26,8 +26,8 @@ impl Shares {
         self.0 = speeds.into_iter().map(|speed| speed / sum).collect();
     }
 
-    /// Of the iterations `begin` to `end`, both included, the first and last of a task; the
-    /// first is behind the last where it has none.
+    /// Returns the first and last of the iterations `begin` to `end`, inclusive, of a task. The
+    /// first is greater than the last if the task has none.
     pub fn part(&self, task: usize, begin: i64, end: i64) -> (i64, i64) {
         let count = (end - begin + 1).max(0);
         let border = |tasks: usize| match tasks == self.0.len() {

@@ -1,10 +1,10 @@
-//! How tasks of `nagaya run` find each other, which no other launcher has started: all connect
-//! to a socket of the one who runs them, who hands on what they exchange. The socket's name is
-//! an abstract one, so nothing is left; it cannot be guessed, and other users are not let in.
+//! How tasks of `nagaya run` find each other without another launcher. All connect to a socket of
+//! `nagaya run`, which forwards the data that they exchange. The socket has a random abstract name,
+//! so nothing remains, nobody can guess it, and other users are refused.
 //!
-//! A task stays connected until it has left its job. If its connection ends before, it is
-//! lost, and its job with it: the others are killed, since they would wait for ever, or,
-//! worse, go on in the address space of an agent that is no more.
+//! A task stays connected until it has left its job. If its connection ends before, the task is
+//! lost, and the job with it: the others are killed. Otherwise they would wait forever, or continue
+//! in the address space of an agent that has ended.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -28,43 +28,43 @@ pub const SOCKET: &str = "NAGAYA_JOB_SOCKET";
 pub const RANK: &str = "NAGAYA_JOB_RANK";
 /// See [`SOCKET`].
 pub const SIZE: &str = "NAGAYA_JOB_SIZE";
-/// The [identity](launcher::identity) of `nagaya run` itself: a task with another identity was
+/// The [identity](launcher::identity) of `nagaya run` itself. A task with another identity was
 /// started by a launcher within.
 pub const OUTER: &str = "NAGAYA_JOB_OUTER";
 
-/// What a frame may have at most.
+/// Maximum size of a frame in bytes.
 const FRAME_BYTES_MAX: usize = 1 << 30;
-/// What a task may take to say all that it has begun to say.
+/// Time limit for a task to finish a frame that it has begun.
 const SAY_MAX: Duration = Duration::from_secs(10);
-/// From the loss of a task to the end of the others: whoever waits for them sees it first.
+/// Time from the loss of a task to the end of the others: tasks that wait for it see it first.
 const LOST_FIRST: Duration = Duration::from_millis(200);
 
-/// What a task says.
+/// A message of a task.
 #[derive(Debug, Serialize, Deserialize)]
 enum Says {
-    /// Here I am, with this rank.
+    /// The task has connected, with this rank.
     Here(u32),
-    /// This is for everybody.
+    /// The contribution of the task to an exchange.
     Give(Vec<u8>),
-    /// I have given, and wait for long: for whom?
+    /// The task has contributed and waits for long: which tasks are missing?
     Who,
-    /// I have left.
+    /// The task has left.
     Bye,
 }
 
-/// What everybody has given, by rank.
+/// The contributions of all tasks, by rank.
 type All = Vec<Vec<u8>>;
 
-/// What a task is told.
+/// A message to a task.
 #[derive(Debug, Serialize, Deserialize)]
 enum Told {
-    /// What all have given.
+    /// The contributions of all tasks.
     All(All),
-    /// Who has not given anything yet.
+    /// The ranks that have not contributed yet.
     Missing(Vec<u32>),
 }
 
-/// A task's connection.
+/// The connection of a task.
 pub struct Guest {
     stream: UnixStream,
     rank: u32,
@@ -72,7 +72,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// As the environment says; none if it says nothing.
+    /// Connects as the environment says, or returns `None` if it says nothing.
     pub fn new() -> Result<Option<Self>, DsmError> {
         let Some(path) = std::env::var_os(SOCKET) else { return Ok(None) };
         if std::env::var(OUTER).unwrap_or_default() != launcher::identity() {
@@ -93,17 +93,17 @@ impl Guest {
         Ok(Some(guest))
     }
 
-    /// Which task this is.
+    /// Returns the rank of this task.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many there are.
+    /// Returns the number of tasks.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Gives these bytes, and gets everybody's, by rank; waits so long for the others.
+    /// Contributes these bytes, and returns those of all tasks, by rank. Waits up to `limit`.
     pub fn exchange(&mut self, bytes: &[u8], limit: Option<Duration>) -> Result<All, DsmError> {
         self.say(&Says::Give(bytes.to_vec()))?;
         if let Some(limit) = limit
@@ -137,7 +137,7 @@ impl Guest {
         }
     }
 
-    /// It has left.
+    /// Leaves the job.
     pub fn bye(&mut self) {
         let _ = self.say(&Says::Bye);
     }
@@ -175,26 +175,26 @@ fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
     postcard::from_bytes(&bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// The other side: serves a job's tasks in a thread, as long as the process lives.
+/// The server of a job's tasks, in a thread that lives as long as the process.
 pub struct Host {
     name: String,
 }
 
-/// A task, as the host sees it.
+/// A task that has connected.
 struct Task {
     stream: UnixStream,
     rank: Option<u32>,
     given: Option<Vec<u8>>,
-    /// It wants to know for whom it waits.
+    /// It wants to know which tasks are missing.
     asks: bool,
-    /// Names the process, whatever becomes of its number.
+    /// A pidfd, which names the process even if its PID is used again.
     process: Option<OwnedFd>,
     has_left: bool,
 }
 
 impl Host {
-    /// Serves `size` tasks. If one is lost while others have not come, these are killed by who
-    /// knows them: `ends`.
+    /// Serves `size` tasks. If one is lost while others have not connected, `ends` ends these,
+    /// since only the caller knows them.
     pub fn new(size: u32, ends: impl Fn() + Send + 'static) -> io::Result<Self> {
         let name = format!("nagaya-job-{:032x}", u128::from_ne_bytes(random()));
         let listener = UnixListener::bind_addr(&address(&name)?)?;
@@ -204,7 +204,7 @@ impl Host {
         Ok(Self { name })
     }
 
-    /// What a task's environment must have that shall find the host of this name.
+    /// Returns the environment variables by which a task finds the host of this name.
     pub fn environment(name: &str, rank: u32, size: u32) -> [(&'static str, String); 4] {
         [
             (SOCKET, name.to_owned()),
@@ -214,7 +214,7 @@ impl Host {
         ]
     }
 
-    /// What its socket is called.
+    /// Returns the name of its socket.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -273,7 +273,7 @@ impl Task {
     }
 }
 
-/// Whether it has just said which task it is.
+/// Returns true if the task has just sent its rank.
 fn hear(task: &mut Task) -> io::Result<bool> {
     let had_rank = task.rank.is_some();
     match receive(&mut task.stream)? {
@@ -285,7 +285,7 @@ fn hear(task: &mut Task) -> io::Result<bool> {
     Ok(!had_rank && task.rank.is_some())
 }
 
-/// When all have given something, all get it.
+/// Sends all contributions to all tasks when they are complete.
 fn hand_on(tasks: &mut [Task], size: usize) {
     let mut all: Vec<Option<Vec<u8>>> = vec![None; size];
     for task in tasks.iter() {
@@ -314,7 +314,7 @@ fn hand_on(tasks: &mut [Task], size: usize) {
     }
 }
 
-/// A task is lost: so are all.
+/// Ends the job: a task is lost.
 fn end(tasks: &mut Vec<Task>) {
     std::thread::sleep(LOST_FIRST);
     for task in tasks.drain(..).filter(|task| !task.has_left) {

@@ -1,5 +1,5 @@
-//! What a node has counted: for programs, as numbers; for people, as text; for other programs,
-//! as JSON.
+//! The counts of a node: as numbers for programs, as text for users, and as JSON for other
+//! programs.
 
 use coherence::message::{Lock, NodeId, Op, Page};
 use coherence::ride::{By, Carrier};
@@ -9,91 +9,91 @@ use serde::Serialize;
 
 use crate::agent::observe::Observed;
 
-/// Of a node. The order is that of `struct nagaya_dsm_statistics`.
+/// Counts of a node. The order is that of `struct nagaya_dsm_statistics`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[repr(C)]
 pub struct Totals {
-    /// Pages that a task could not read.
+    /// Read faults.
     pub read_faults: u64,
-    /// Pages that a task could not write.
+    /// Write faults.
     pub write_faults: u64,
     /// Pages fetched from other nodes.
     pub page_messages: u64,
     /// Messages to other nodes, of all kinds.
     pub messages: u64,
-    /// Bytes of these, headers included.
+    /// Bytes of these messages, headers included.
     pub bytes: u64,
-    /// Pages whose changes were sent.
+    /// Diffs sent.
     pub diffs: u64,
-    /// Bytes of these changes.
+    /// Bytes of these diffs.
     pub diff_bytes: u64,
-    /// Copies dropped since another wrote the page.
+    /// Copies dropped because another node wrote the page.
     pub dropped: u64,
-    /// How long pages were on their way, in all.
+    /// Total time of page fetches.
     pub fetch_ns: u64,
-    /// How often a lock was asked for at its manager.
+    /// Requests for locks at their managers.
     pub lock_waits: u64,
-    /// How long that took, in all.
+    /// Total time of these requests.
     pub lock_ns: u64,
     /// Barriers passed.
     pub barriers: u64,
-    /// From the node's last arrival to the grant, in all.
+    /// Total time from the node's last arrival at a barrier to the grant.
     pub barrier_ns: u64,
     /// Rides of all kinds.
     #[serde(skip)]
     pub rides: RideCounts,
 }
 
-/// Of pages that rode along: what was foreseen and sent counts where the pages live, the rest
-/// where they went. The order is that of `struct nagaya_dsm_ride_statistics`.
+/// Counts of pages that rode along. Predicted and sent pages count at their home, the others at
+/// their destination. The order is that of `struct nagaya_dsm_ride_statistics`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[repr(C)]
 pub struct RideCounts {
-    /// Pages that another would need next.
+    /// Pages that were predicted.
     #[serde(rename = "rides_predicted")]
     pub predicted: u64,
-    /// That went along with a message.
+    /// Pages that were sent along with a message.
     #[serde(rename = "rides_sent")]
     pub sent: u64,
-    /// That a task used here.
+    /// Of these, pages that a task used.
     #[serde(rename = "rides_used")]
     pub used: u64,
-    /// That came, and were of no use.
+    /// Of these, pages that arrived and were not used.
     #[serde(rename = "rides_wasted")]
     pub wasted: u64,
-    /// That came when the page had been asked for.
+    /// Of these, pages that arrived after they had been requested.
     #[serde(rename = "rides_late")]
     pub late: u64,
 }
 
-/// Of a page. The order is that of `struct nagaya_dsm_page_statistics`.
+/// Counts of a page. The order is that of `struct nagaya_dsm_page_statistics`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[repr(C)]
 pub struct OfPage {
-    /// Where it lives.
+    /// The home of the page.
     pub home: NodeId,
-    /// How often it was fetched.
+    /// Number of fetches.
     pub fetched: u32,
-    /// How often a task could not write it.
+    /// Number of write faults.
     pub written: u32,
-    /// How often its copy was dropped.
+    /// Number of dropped copies.
     pub dropped: u32,
-    /// How often it rode along to another node.
+    /// Number of rides to other nodes.
     #[serde(skip_serializing_if = "is_zero")]
     pub rides_sent: u32,
-    /// Came so, and was used here.
+    /// Rides to here that were used.
     #[serde(skip_serializing_if = "is_zero")]
     pub rides_used: u32,
-    /// Came so, and was of no use.
+    /// Rides to here that were not used.
     #[serde(skip_serializing_if = "is_zero")]
     pub rides_wasted: u32,
-    /// Came so when it had been asked for.
+    /// Rides to here that arrived after a request.
     #[serde(skip_serializing_if = "is_zero")]
     pub rides_late: u32,
 }
 
 impl OfPage {
-    /// Something was counted.
+    /// Returns true if a count is not zero.
     fn is_used(&self) -> bool {
         *self != Self { home: self.home, ..Self::default() }
     }
@@ -105,21 +105,21 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Of a lock. The order is that of `struct nagaya_dsm_lock_statistics`.
+/// Counts of a lock. The order is that of `struct nagaya_dsm_lock_statistics`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[repr(C)]
 pub struct OfLock {
-    /// How often it was asked for at its manager.
+    /// Requests at the lock's manager.
     pub asked: u64,
-    /// How long that took, in all.
+    /// Total time of these requests.
     pub asked_ns: u64,
-    /// And at most.
+    /// Maximum time of a request.
     pub longest_ns: u64,
-    /// How often it went from task to task of this node.
+    /// Number of hand-overs between tasks of this node.
     pub handed: u64,
 }
 
-/// By what carried them, and who foresaw them.
+/// Rides by carrier and predictor.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct OfRides {
     carrier: &'static str,
@@ -139,7 +139,7 @@ impl From<&RideStatistics> for RideCounts {
     }
 }
 
-/// Of rides, by whomever foreseen, on this carrier or on all.
+/// Returns the rides on this carrier, or on all, of all predictors.
 pub fn of_carrier(node: &Node, carrier: Option<Carrier>) -> RideCounts {
     let mut sum = RideStatistics::default();
     let of_it = each(&node.statistics().rides).filter(|it| carrier.is_none_or(|one| one == it.0));
@@ -147,41 +147,41 @@ pub fn of_carrier(node: &Node, carrier: Option<Carrier>) -> RideCounts {
     (&sum).into()
 }
 
-/// What the driver counts, and the protocol does not see.
+/// Counts of the driver, which the protocol does not see.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Traffic {
     /// Bytes sent to other nodes, headers included.
     pub bytes: u64,
-    /// Bytes of changes.
+    /// Bytes of diffs.
     pub diff_bytes: u64,
 }
 
-/// What is not counted, but was seen, where that was asked for.
+/// Observations for a report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Seen {
-    /// First pages, bytes, and the numbers of the places that asked for them.
+    /// Allocations: first page, bytes, and the number of the place that made it.
     pub allocations: Vec<(Page, u64, Option<usize>)>,
     pub observed: Observed,
 }
 
-/// All of it.
+/// A report.
 #[derive(Debug, Serialize)]
 struct Report {
     node: NodeId,
     seconds: f64,
     page_bytes: usize,
     totals: Totals,
-    /// By the names of the protocol's messages; those that were sent.
+    /// Sent messages by the names of the protocol.
     sent: Vec<(&'static str, u64)>,
     rides: Vec<OfRides>,
     locks: Vec<(Lock, OfLock)>,
-    /// Those of which something was counted.
+    /// Pages with a count that is not zero.
     pages: Vec<(Page, OfPage)>,
     #[serde(flatten)]
     seen: Option<Seen>,
 }
 
-/// Of a node, in numbers.
+/// Returns the counts of a node.
 pub fn totals(node: &Node, traffic: Traffic) -> Totals {
     let counts = node.statistics();
     let waits = |of: fn(&Wait) -> u64| counts.locks.values().map(|lock| of(&lock.asked)).sum();
@@ -203,7 +203,7 @@ pub fn totals(node: &Node, traffic: Traffic) -> Totals {
     }
 }
 
-/// Of a page.
+/// Returns the counts of a page.
 pub fn of_page(node: &Node, page: Page) -> Option<OfPage> {
     let counts = node.page_statistics(page)?;
     let home = node.home(page)?;
@@ -219,7 +219,7 @@ pub fn of_page(node: &Node, page: Page) -> Option<OfPage> {
     })
 }
 
-/// Of a lock or condition variable that was used.
+/// Returns the counts of a lock or condition variable that was used.
 pub fn of_lock(node: &Node, lock: Lock) -> Option<OfLock> {
     let counts = node.statistics().locks.get(&lock)?;
     Some(OfLock {
@@ -262,10 +262,10 @@ pub(crate) fn write_json(
     to.write_all(b"\n")
 }
 
-/// Some lines for people: totals, messages, and the locks and pages that cost most.
+/// Returns lines for users: totals, messages, and the most expensive locks and pages.
 pub fn text(node: &Node, me: NodeId, traffic: Traffic, page_bytes: usize, now: u64) -> String {
     use std::fmt::Write as _;
-    /// How many locks and pages.
+    /// Maximum number of locks and pages.
     const MOST: usize = 8;
     let mut report = report(node, me, traffic, page_bytes, now);
     let totals = &report.totals;

@@ -1,5 +1,5 @@
-//! Settings: environment variables, each with its default. What all nodes must agree on, the
-//! first task's say.
+//! Settings: environment variables, each with its default. The first task's values count for those
+//! that all nodes must share.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::DsmError;
 
-/// How all variables begin.
+/// The prefix of all variables.
 const PREFIX: &str = "NAGAYA_DSM_";
 
-/// Where shared memory begins unless a setting says otherwise.
+/// The default start of shared memory.
 pub const START: usize = 0x5800_0000_0000;
-/// Where it begins if a task lives in a space whose segments are shared memory, as programs do that
-/// are linked to fixed addresses: such a space maps its memory a second time at [`START`].
+/// The default start if a task lives in a space whose segments are shared memory, as programs do
+/// that are linked to fixed addresses: such a space maps its memory a second time at [`START`].
 pub const START_IN_SHARED_SPACES: usize = 0x3000_0000_0000;
 
-/// Name, default, and what it says.
+/// The name, the default, and the description.
 pub const VARIABLES: &[(&str, &str, &str)] = &[
     ("PAGE", "8K", "bytes of a page, a multiple of 4K"),
     ("START", "0x580000000000", "where shared memory begins, in every process"),
@@ -38,55 +38,55 @@ pub const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECORD", "", "directory that each node writes what happens to it into"),
 ];
 
-/// What all nodes agree on.
+/// The settings that all nodes share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// Where shared memory begins.
+    /// The start of shared memory.
     pub start: usize,
     /// Homes migrate.
     pub migrate: bool,
-    /// Pages of ours alone are written without notice.
+    /// Pages without copies on other nodes are written without write notices.
     pub alone: bool,
     /// Threads are stopped inside system calls, too.
     pub calls: bool,
-    /// What a node sends to a task that has not received it, and one letter more.
+    /// Bytes that a node may send to a task ahead of its receives. One message more is allowed.
     pub letters_max: u64,
-    /// Which messages carry other pages.
+    /// The messages that carry other pages.
     pub rides: Policy,
-    /// When a silent node is given up.
+    /// Time after which a silent node is lost.
     pub timeout: Option<Duration>,
 }
 
-/// Where statistics go at the end.
+/// The destination of statistics at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Statistics {
-    /// Nowhere.
+    /// No statistics.
     None,
-    /// To standard error, as text.
+    /// Standard error, as text.
     Print,
-    /// To files of which this is the beginning of the names, as JSON.
+    /// Files whose names begin like this, as JSON.
     Files(String),
 }
 
 /// All settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// What all nodes agree on: the first task's are everybody's.
+    /// The settings that all nodes share: those of the first task count.
     pub agreed: Agreed,
-    /// How long it waits for tasks that do not join.
+    /// Time limit for tasks to join.
     pub join: Option<Duration>,
-    /// Where statistics go.
+    /// The destination of statistics.
     pub statistics: Statistics,
-    /// The beginning of names of files for a report.
+    /// The prefix of the names of report files.
     pub report: Option<String>,
     /// The directory of recordings.
     pub record: Option<std::path::PathBuf>,
 }
 
 impl Settings {
-    /// From this process's environment.
+    /// Reads the environment of this process.
     pub fn of_environment() -> Result<Self, DsmError> {
         for (name, _) in std::env::vars_os() {
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
@@ -102,7 +102,7 @@ impl Settings {
         Self::of(|name| std::env::var(format!("{PREFIX}{name}")).ok())
     }
 
-    /// From what `get` says of each variable.
+    /// Reads the variables by `get`.
     pub fn of(get: impl Fn(&str) -> Option<String>) -> Result<Self, DsmError> {
         let value = |name: &str| {
             let default = VARIABLES.iter().find(|variable| variable.0 == name).expect("a row").1;
