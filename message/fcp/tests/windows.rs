@@ -269,7 +269,7 @@ fn a_window_has_one_plan_and_other_memory_is_unchanged() {
     drop(window);
 
     fs::write(&path, vec![b'x'; SIZE]).expect("written");
-    assert!(error(Some(PLAN)).contains("no window; erase it"));
+    assert!(error(Some(PLAN)).contains("not a window; erase it"));
     assert_eq!(fs::read(&path).expect("read"), vec![b'x'; SIZE]);
     Window::erase(&memory()).expect("nobody lives there");
     let window = Arc::new(Window::open(memory(), Some(PLAN)).expect("a window"));
