@@ -1,9 +1,9 @@
-//! What happened to each page, in order, by parts of 4 KB: for `nagaya dsm report`, which tells
-//! from it what pages of that size would do.
+//! The accesses to each page in order, by parts of 4 KB, for `nagaya dsm report`. It derives the
+//! effect of pages of that size from them.
 //!
-//! A page's home sees in what order others fetch it and send what they have changed; which part
-//! a fetch was for, only who was stopped there knows. Of what a page's home writes itself,
-//! and of what is read once a page is here, no more is seen than the first part.
+//! A page's home sees the order of fetches and diffs of other nodes. Only the node that fetches
+//! knows which part it needs. Of the home's own writes, and of reads after the page has arrived,
+//! only the first part is seen.
 
 use std::collections::BTreeMap;
 
@@ -12,36 +12,36 @@ use serde::Serialize;
 
 /// Bytes of a part.
 const PART: usize = 4096;
-/// Parts that are told apart; the last stands for those behind it, too.
+/// Number of parts that are distinguished. The last one stands for all that follow.
 const PARTS_MAX: usize = 64;
-/// Of these more are not kept.
+/// Maximum number of stored accesses.
 const HAPPENED_MAX: usize = 1 << 22;
 
-/// Where it lives: another node has fetched a page (no parts), or somebody has changed parts.
+/// An access at the home: another node has fetched a page (no parts), or a node has changed parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct Happened {
     node: NodeId,
-    /// A bit each.
+    /// One bit for each part.
     parts: u64,
 }
 
-/// Of one node.
+/// The accesses of a node.
 #[derive(Debug, Default)]
 pub(super) struct Accesses {
     happened: BTreeMap<Page, Vec<Happened>>,
-    /// For which parts pages were fetched to here.
+    /// The parts for which pages were fetched to this node.
     fetched_for: BTreeMap<Page, Vec<u8>>,
-    /// Where somebody was stopped last.
+    /// The part of the last fault at each page.
     stopped_at: BTreeMap<Page, u8>,
     kept: usize,
 }
 
-/// As it is written.
+/// The accesses as they are written.
 #[derive(Debug, Serialize)]
 pub(crate) struct InOrder {
     happened: Vec<(Page, Vec<Happened>)>,
     fetched_for: Vec<(Page, Vec<u8>)>,
-    /// All of it.
+    /// True if all accesses were stored.
     is_whole: bool,
 }
 
@@ -50,12 +50,12 @@ fn part(at: usize) -> u8 {
 }
 
 impl Accesses {
-    /// A thread was stopped at a byte of a page.
+    /// Records a fault at a byte of a page.
     pub fn stopped(&mut self, page: Page, at: usize) {
         self.stopped_at.insert(page, part(at));
     }
 
-    /// A page is fetched to here.
+    /// Records that a page is fetched to this node.
     pub fn fetches(&mut self, page: Page) {
         let part = self.stopped_at.get(&page).copied().unwrap_or_default();
         if self.keeps() {
@@ -63,19 +63,19 @@ impl Accesses {
         }
     }
 
-    /// A page that lives here is sent to a node.
+    /// Records that a page of this home is sent to a node.
     pub fn sends(&mut self, page: Page, to: NodeId) {
         self.add(page, Happened { node: to, parts: 0 });
     }
 
-    /// A node has changed these bytes of a page that lives here.
+    /// Records that a node has changed these bytes of a page of this home.
     pub fn changed(&mut self, page: Page, node: NodeId, ranges: &[std::ops::Range<usize>]) {
         let parts = ranges.iter().filter(|range| !range.is_empty());
         let parts = parts.flat_map(|range| part(range.start)..=part(range.end - 1));
         self.add(page, Happened { node, parts: parts.fold(0, |all, part| all | 1 << part) });
     }
 
-    /// This node begins to write a page that lives here.
+    /// Records that this node begins to write a page of its own.
     pub fn wrote(&mut self, page: Page, me: NodeId) {
         let part = self.stopped_at.get(&page).copied().unwrap_or_default();
         self.add(page, Happened { node: me, parts: 1 << part });
@@ -92,7 +92,7 @@ impl Accesses {
         self.kept <= HAPPENED_MAX
     }
 
-    /// All of it.
+    /// Returns all accesses.
     pub fn in_order(&self) -> InOrder {
         InOrder {
             happened: self.happened.clone().into_iter().collect(),

@@ -1,15 +1,14 @@
-//! What `nagaya dsm report` wants to know beyond counts, for runs that ask for it: which code
-//! is stopped at which page, pages that several nodes write at once, and fetches that larger
-//! pages would save.
+//! Observations for `nagaya dsm report`, in runs that enable it: the code that is stopped at each
+//! page, pages that several nodes write at the same time, and fetches that larger pages would save.
 //!
-//! **Code.** The kernel says which thread was stopped, and while that waits for its page,
-//! /proc/THREAD/syscall says where it is: one short read a fault. It is kept as a place in a
-//! file, since the addresses mean nothing when the task has ended.
+//! **Code.** The kernel reports the thread that faulted. While that thread waits for its page,
+//! /proc/THREAD/syscall has its address: one short read for each fault. It is stored as a place in
+//! a file, since addresses mean nothing after the task has ended.
 //!
-//! **Pages that are shared falsely.** Two nodes have written other bytes of a page between the
-//! same two barriers. Its home sees that in what they send; of its own writes it sees only
-//! that there were any, but unless a lock orders them a program without data races has then
-//! written other bytes than those.
+//! **False sharing.** Two nodes have written different bytes of a page between the same two barriers.
+//! The page's home sees that in their diffs. Of its own writes it sees only that there were any.
+//! Unless a lock orders them, a program without data races has then written other bytes than those
+//! in the diffs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -22,52 +21,52 @@ use serde::Serialize;
 
 use super::accesses::{Accesses, InOrder};
 
-/// Places in code that are kept of a page.
+/// Maximum number of places in code for each page.
 const CODE_MAX: usize = 16;
-/// How many times a page's size larger pages are.
+/// Sizes of larger pages, as multiples of the page size.
 const LARGER: [u64; 2] = [2, 4];
-/// The smallest page.
+/// The smallest page size in bytes.
 const SMALLEST: usize = 4096;
 
-/// What was seen on a node.
+/// The observations of a node.
 #[derive(Debug, Default)]
 pub(super) struct Observer {
     mappings: Vec<Mapping>,
     places: Vec<Place>,
     code: BTreeMap<Page, Vec<Stops>>,
-    /// The place where somebody was stopped last.
+    /// The page and the place of the last fault.
     last: Option<(Page, usize)>,
     written: HashMap<Page, Written>,
     shared: BTreeMap<Page, Shared>,
-    /// How often the node has learned of others' writes.
+    /// Number of times that the node has learned of others' writes.
     interval: u64,
-    /// Of the larger pages, when something of each was fetched last from a node, and what they
-    /// would save.
+    /// For each size of larger pages: the interval of the last fetch from a node, by larger page,
+    /// and the number of fetches that they would save.
     fetched: [HashMap<(Page, NodeId), u64>; LARGER.len()],
     saved: [u64; LARGER.len()],
     accesses: Accesses,
 }
 
-/// An instruction.
+/// The place of an instruction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Place {
     file: String,
-    /// In the file.
+    /// The offset in the file.
     offset: u64,
 }
 
-/// What a place in code did to a page.
+/// The faults of a place in code at a page.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Stops {
     /// The number of the place.
     place: usize,
-    /// How often it was stopped there.
+    /// Number of faults.
     stopped: u64,
-    /// And the page was fetched.
+    /// Of these, faults after which the page was fetched.
     fetched: u64,
 }
 
-/// Who has written a page that lives here since the last barrier.
+/// The writers of a page of this home since the last barrier.
 #[derive(Debug, Default)]
 struct Written {
     epoch: u64,
@@ -76,30 +75,30 @@ struct Written {
     counted: bool,
 }
 
-/// How often between two barriers several nodes wrote a page.
+/// Number of intervals between two barriers in which several nodes wrote a page.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 struct Shared {
-    /// In all.
+    /// All such intervals.
     times: u64,
-    /// Of these, other nodes than its home wrote different bytes.
+    /// Of these, intervals in which nodes other than the home wrote different bytes.
     bytes_differ: u64,
-    /// And so did pages of 4 KB.
+    /// Of these, intervals in which pages of 4 KB would be shared falsely as well.
     small_pages_differ: u64,
 }
 
-/// As it is written.
+/// The observations as they are written.
 #[derive(Debug, Serialize)]
 pub(crate) struct Observed {
     places: Vec<Place>,
     code: Vec<(Page, Vec<Stops>)>,
     shared: Vec<(Page, Shared)>,
-    /// Bytes of larger pages, and how many fetches they would save.
+    /// Bytes of larger pages, and the number of fetches that they would save.
     larger: Vec<(usize, u64)>,
     in_order: InOrder,
 }
 
 impl Observer {
-    /// A thread was stopped at a byte of a page.
+    /// Records a fault at a byte of a page.
     pub fn stopped(&mut self, page: Page, at: usize, thread: u32) {
         self.accesses.stopped(page, at);
         let place = program_counter(thread).and_then(|at| self.place(at));
@@ -113,7 +112,7 @@ impl Observer {
         }
     }
 
-    /// The number of the place at an address.
+    /// Returns the number of the place at an address.
     pub fn place(&mut self, at: u64) -> Option<usize> {
         let of = |mappings: &[Mapping]| {
             let mapping = mappings.iter().find(|mapping| mapping.addresses.contains(&at))?;
@@ -132,7 +131,7 @@ impl Observer {
         }))
     }
 
-    /// A page that lives here is written here.
+    /// Records that a page of this home is written here.
     pub fn wrote(&mut self, page: Page, me: NodeId, epoch: u64) {
         self.accesses.wrote(page, me);
         let written = Self::since(&mut self.written, page, epoch);
@@ -142,7 +141,7 @@ impl Observer {
         }
     }
 
-    /// A node sends what it has changed in pages that live here: a body that was checked.
+    /// Records the diffs of a node for pages of this home. The body has been checked.
     pub fn changed(&mut self, from: NodeId, epoch: u64, body: &[u8], page_bytes: usize) {
         for (page, runs) in diff::pages(body, page_bytes).unwrap_or_default() {
             let mut ranges = Vec::new();
@@ -170,7 +169,7 @@ impl Observer {
         written
     }
 
-    /// Once between two barriers.
+    /// Evaluates a page once between two barriers.
     fn count(
         shared: &mut BTreeMap<Page, Shared>,
         page: Page,
@@ -187,17 +186,17 @@ impl Observer {
         shared.small_pages_differ += u64::from(small_pages);
     }
 
-    /// The node has learned what others wrote.
+    /// Records that the node has learned of others' writes.
     pub fn learned(&mut self) {
         self.interval += 1;
     }
 
-    /// A page that lives here is sent to a node that asked for it.
+    /// Records that a page of this home is sent to a node that requested it.
     pub fn sends(&mut self, page: Page, to: NodeId) {
         self.accesses.sends(page, to);
     }
 
-    /// A page is fetched from its home.
+    /// Records that a page is fetched from its home.
     pub fn fetches(&mut self, page: Page, home: NodeId) {
         self.accesses.fetches(page);
         if let Some((_, place)) = self.last.filter(|last| last.0 == page) {
@@ -212,7 +211,7 @@ impl Observer {
         }
     }
 
-    /// All that was seen.
+    /// Returns all observations.
     pub fn observed(&self, page_bytes: usize) -> Observed {
         let larger = LARGER.into_iter().zip(self.saved);
         Observed {
@@ -225,15 +224,15 @@ impl Observer {
     }
 }
 
-/// Whether no unit of so many bytes has some of both.
+/// Returns true if no unit of this many bytes has some of both.
 fn are_apart(one: &[Range<usize>], other: &[Range<usize>], unit: usize) -> bool {
     let units = |range: &Range<usize>| range.start / unit..range.end.div_ceil(unit);
     let meet = |a: Range<usize>, b: Range<usize>| a.start < b.end && b.start < a.end;
     !one.iter().any(|a| other.iter().any(|b| meet(units(a), units(b))))
 }
 
-/// Where a thread is that waits: the last word of what the kernel says. `None` if it does not
-/// say so of a thread of another process.
+/// Returns the address of a waiting thread, which is the last word of the kernel's text. `None` if
+/// the kernel hides it, as for threads of other processes.
 fn program_counter(thread: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{thread}/syscall")).ok()?;
     u64::from_str_radix(text.split_whitespace().next_back()?.strip_prefix("0x")?, 16).ok()
@@ -243,7 +242,7 @@ fn program_counter(thread: u32) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Changes of some bytes of page 7, as they are sent.
+    /// Returns diffs of some bytes of page 7, as a message carries them.
     fn body(range: Range<usize>) -> Vec<u8> {
         let (twin, mut now) = (vec![0; 8192], vec![0; 8192]);
         now[range].fill(1);
