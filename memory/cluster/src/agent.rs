@@ -152,7 +152,7 @@ impl Agent {
         self.plan.others().for_each(|machine| self.send_message(machine, message));
     }
 
-    /// Handles what another machine has sent.
+    /// Handles a message of another machine.
     pub(super) fn handle(&mut self, message: Received) {
         let Received { from, header, body } = message;
         match Frame::parse(&header) {

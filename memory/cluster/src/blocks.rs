@@ -1,5 +1,5 @@
-//! Blocks of memory, and what an agent knows of them. Other machines learn about memory block by
-//! block: a block is published when another machine first asks about one of its pages.
+//! Blocks of memory: those of this machine that are published, and those of others that are known.
+//! A block is published when another machine first looks up one of its pages.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -67,7 +67,7 @@ pub struct Lookup {
     pub waiting: VecDeque<(Page, bool)>,
 }
 
-/// What an agent knows of blocks.
+/// The agent's state of blocks.
 #[derive(Debug, Default)]
 pub struct Blocks {
     /// Blocks of this machine that others know.

@@ -1,4 +1,4 @@
-//! Changes of memory that all machines make together: their kinds, and what follows them. The
+//! Changes of memory that all machines make together: their kinds, and the actions after them. The
 //! engine's [`node::changes`] has their steps.
 
 use std::sync::mpsc::Sender;
@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 pub struct Goal {
     /// The kind of change.
     pub what: What,
-    /// What follows when all machines have made it.
+    /// The action after all machines have made it.
     pub then: Then,
 }
 
@@ -24,7 +24,7 @@ pub enum What {
     Mapped,
 }
 
-/// What follows a change.
+/// The action after a change.
 #[derive(Debug)]
 pub enum Then {
     /// The task that asked for it is answered.

@@ -1,12 +1,11 @@
-//! A pool: memory that all machines map, a file of one kernel's or a DAX device (persistent or CXL
-//! memory, the same memory in several virtual machines). Here they find out that it is the same,
-//! and where each one's part of it lies; of its own part a machine hands out *chunks*, one to
-//! each of its blocks that others come to.
+//! A pool: memory that all machines map. It is a file of one kernel, or a DAX device: persistent or
+//! CXL memory, or memory of several virtual machines. This file checks that all machines have the
+//! same memory, and divides it. From its own part, a machine gives a *chunk* to each of its blocks
+//! that other machines access.
 //!
-//! What a machine sees of it may begin behind where another's begins: a kernel keeps tables of its
-//! own at the front of a device. So each writes a mark of the job at the beginning of what it
-//! sees, and looks for those of the others. What begins last of all they have in common, and all
-//! see when all have agreed on it.
+//! The machines' views may start at different offsets, since a kernel keeps tables at the front of
+//! a device. So each machine writes a mark of the job at the start of its view, and searches for
+//! the marks of the others. The last of these starts is in all views, and all machines agree on it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,11 +20,11 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstat};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// Chunks are as large as blocks, and at multiples of that from where the pool begins.
+/// Size of a chunk: that of a block. Chunks lie at multiples of it from the start of the pool.
 const CHUNK: u64 = PUBLISHED_BLOCK;
-/// How far behind another's beginning ours is looked for, in chunks.
+/// Maximum distance of the starts of two machines' views, in chunks.
 const STEPS: u64 = 1024;
-/// How long a machine waits for the others' marks.
+/// Time limit for the marks of the other machines.
 const MEET: Duration = Duration::from_secs(10);
 const NAP: Duration = Duration::from_millis(1);
 
@@ -34,26 +33,26 @@ const NAP: Duration = Duration::from_millis(1);
 pub struct Memory {
     /// A file or device that can be read, written, and mapped page by page.
     pub file: OwnedFd,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// What it is called, for messages.
+    /// Its name, for messages.
     pub place: String,
-    /// The job's, which no other has; not 0.
+    /// The mark of the job: unique and not 0.
     pub mark: u64,
 }
 
-/// What a machine says to the others: a cache line.
+/// The line of a machine, which the others read: a cache line.
 #[repr(C, align(64))]
 struct Line {
-    /// The job's mark, when a machine has begun here.
+    /// The job's mark, after the machine has started here.
     mark: AtomicU64,
-    /// The job's mark, when a machine takes this for the beginning of what all see.
+    /// The job's mark, after the machine has accepted this as the common start.
     agrees: AtomicU64,
-    /// The bytes that it sees from here on.
+    /// The size of its view from here on, in bytes.
     size: AtomicU64,
 }
 
-/// The first chunk of what a machine sees.
+/// The first chunk of a machine's view.
 #[repr(C, align(64))]
 struct Header {
     /// The mark of the job that uses it.
@@ -152,7 +151,7 @@ impl Pool {
         }
     }
 
-    /// What machines that begin there say.
+    /// Returns the header at an offset.
     fn header(&self, offset: u64) -> &Header {
         assert!(offset + CHUNK <= self.at.len() as u64);
         // SAFETY: mapped, and all atomics.
@@ -182,7 +181,7 @@ impl Pool {
                 (0..count).filter(|&it| !agrees(&lines[it])).map(|it| &names[it][..]).collect();
             if missing.is_empty() {
                 let sizes = lines[..count].iter().map(|line| line.size.load(Ordering::SeqCst));
-                // What others say is not trusted.
+                // The values of other machines are not trusted.
                 let size = sizes.min().unwrap_or(0).min(size - self.begin);
                 return Ok(size / CHUNK);
             }
@@ -194,7 +193,7 @@ impl Pool {
         }
     }
 
-    /// The chunk of a block, one whose pages are zeros if it had none. None: no chunk is left.
+    /// Returns the chunk of a block. A new chunk is filled with zeros. `None`: no chunk is free.
     pub fn take(&mut self, block: u64) -> Option<u64> {
         if let Some(&chunk) = self.of.get(&block) {
             return Some(chunk);
@@ -205,23 +204,23 @@ impl Pool {
         Some(chunk)
     }
 
-    /// The chunk of one of our blocks, if it has one.
+    /// Returns the chunk of a block of this machine, if it has one.
     pub fn chunk(&self, block: u64) -> Option<u64> {
         self.of.get(&block).copied()
     }
 
-    /// The block, which nobody maps any more, has none.
+    /// Frees the chunk of a block that no machine maps any more.
     pub fn give(&mut self, block: u64) {
         self.free.extend(self.of.remove(&block));
     }
 
-    /// Where a chunk lies in the file. None: there is no such.
+    /// Returns the offset of a chunk in the file, or `None` if there is no such chunk.
     pub fn offset(&self, chunk: u64) -> Option<u64> {
         let offset = chunk.checked_mul(CHUNK)?.checked_add(self.begin)?;
         (chunk > 0 && offset <= self.at.len() as u64 - CHUNK).then_some(offset)
     }
 
-    /// Writes pages of one of our chunks, which only we know.
+    /// Writes pages of a chunk of this machine that no other machine knows yet.
     pub fn write<T>(
         &mut self,
         chunk: u64,
@@ -233,15 +232,15 @@ impl Pool {
         let at = self.at.start + (offset + pages.start * PAGE) as usize;
         let bytes = ((pages.end - pages.start) * PAGE) as usize;
         let at = with_exposed_provenance_mut::<u8>(at);
-        // SAFETY: mapped; the pages are not in use, as the caller says. To have them made at once
-        // is quicker, and no more.
+        // SAFETY: the range is mapped, and the caller guarantees that no other thread uses these
+        // pages. MADV_POPULATE_WRITE only saves page faults.
         unsafe {
             libc::madvise(at.cast(), bytes, libc::MADV_POPULATE_WRITE);
             write(std::slice::from_raw_parts_mut(at, bytes))
         }
     }
 
-    /// These pages of one of our chunks are zeros.
+    /// Fills pages of a chunk of this machine with zeros.
     pub fn zero(&mut self, chunk: u64, pages: Range<u64>) {
         let offset = self.offset(chunk).expect("a chunk of ours") + pages.start * PAGE;
         let bytes = (pages.end - pages.start) * PAGE;
@@ -252,15 +251,15 @@ impl Pool {
         }
     }
 
-    /// What it is called.
+    /// Returns its name, for messages.
     pub fn place(&self) -> &str {
         &self.place
     }
 }
 
-/// Whether single pages of it can be mapped.
+/// Checks that single pages of it can be mapped.
 fn is_paged(file: &OwnedFd, size: u64) -> Result<(), Errno> {
-    // SAFETY: a new mapping, and its end.
+    // SAFETY: creates a new mapping and removes it.
     unsafe {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let offset = size.min(CHUNK) - PAGE;
@@ -277,7 +276,7 @@ impl AsFd for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: ours, and nobody borrows of it.
+        // SAFETY: this pool owns the mapping, and no reference into it outlives the pool.
         let _ = unsafe { munmap(with_exposed_provenance_mut(self.at.start), self.at.len()) };
     }
 }

@@ -1,4 +1,4 @@
-//! What an agent knows of a [pool](crate::pool): its own part, and work that has to wait.
+//! The agent's state of a [pool](crate::pool): its own part, and deferred work.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::sleepers::Runners;
 /// Time until the agent tries again to move a block while its task maps or unmaps memory.
 const RETRY_TIME: Duration = Duration::from_micros(100);
 
-/// The pool of a space, and what the agent still has to do in it.
+/// The pool of a space, and the agent's deferred work in it.
 #[derive(Debug)]
 pub struct Pooled {
     /// The pool.
@@ -28,7 +28,7 @@ impl Pooled {
         Self { pool, lookups: Vec::new(), runners: Vec::new() }
     }
 
-    /// Returns when to try again what had to wait.
+    /// Returns the time of the next attempt at deferred work.
     pub fn due(&self) -> Option<Instant> {
         let lookups = (!self.lookups.is_empty()).then(|| Instant::now() + RETRY_TIME);
         lookups.into_iter().chain(self.runners.iter().map(|(_, it)| it.due())).min()

@@ -1,4 +1,4 @@
-//! What an agent knows of tasks: those of this machine that others know, those that have ended, and
+//! The agent's state of tasks: those of this machine that others know, those that have ended, and
 //! requests that are answered later.
 
 use std::collections::{HashMap, HashSet, VecDeque};

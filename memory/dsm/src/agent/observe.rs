@@ -5,10 +5,10 @@
 //! /proc/THREAD/syscall has its address: one short read for each fault. It is stored as a place in
 //! a file, since addresses mean nothing after the task has ended.
 //!
-//! **False sharing.** Two nodes have written different bytes of a page between the same two barriers.
-//! The page's home sees that in their diffs. Of its own writes it sees only that there were any.
-//! Unless a lock orders them, a program without data races has then written other bytes than those
-//! in the diffs.
+//! **False sharing.** Two nodes have written different bytes of a page between the same two
+//! barriers. The page's home sees that in their diffs. Of its own writes it sees only that there
+//! were any. Unless a lock orders them, a program without data races has then written other bytes
+//! than those in the diffs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

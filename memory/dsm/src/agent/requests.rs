@@ -209,7 +209,7 @@ fn append(
     }
 }
 
-/// Returns the line that tells a task what it did wrong.
+/// Returns the line for a task's misuse.
 fn reason(misuse: Misuse) -> String {
     match misuse {
         Misuse::HasIt(lock) => format!("lock {lock}: the task holds it already; unlock it first"),

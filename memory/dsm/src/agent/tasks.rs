@@ -1,4 +1,4 @@
-//! What the agent knows of tasks: those of its node, and tasks of any node that have ended.
+//! The agent's state of tasks: those of its node, and tasks of any node that have ended.
 
 use coherence::scope::event::Task;
 
