@@ -1,5 +1,5 @@
-//! Compiles what has a variable number of arguments, gives libjia its soname and only its own
-//! symbols, and keeps it loaded: its thread must not lose its code.
+//! Compiles the functions with a variable number of arguments. Gives libjia its soname and exports
+//! only its own symbols. The library is never unloaded, since its thread runs its code.
 
 fn main() {
     cc::Build::new().file("src/c/error.c").warnings_into_errors(true).compile("jia_error");

@@ -14,11 +14,11 @@ unsafe extern "C" {
 /// Returns the address at which the program has called this library, or 0 if it is unknown.
 pub fn of_this_call() -> usize {
     let mut frames = [std::ptr::null_mut(); DEPTH_MAX];
-    // SAFETY: writes at most so many.
+    // SAFETY: backtrace writes at most DEPTH_MAX pointers, for which there is room.
     let count = unsafe { backtrace(frames.as_mut_ptr(), DEPTH_MAX as c_int) };
     let own = object_of(of_this_call as fn() -> usize as *const c_void);
     let called = frames.iter().take(count as usize).find(|&&at| object_of(at) != own);
-    // It is where the call returns to.
+    // The address is that after the call.
     called.map_or(0, |at| at.addr() - 1)
 }
 

@@ -131,7 +131,7 @@ impl Guest {
             let left = Timespec::try_from(left).expect("a setting's seconds");
             match poll(&mut fds, Some(&left)) {
                 Ok(told) => return told > 0,
-                // A signal of the program's: what is left of the time.
+                // A signal interrupted the wait: continues for the remaining time.
                 Err(_) => continue,
             }
         }
@@ -300,7 +300,7 @@ fn hand_on(tasks: &mut [Task], size: usize) {
         Told::Missing(missing.map(|(rank, _)| rank as u32).collect())
     };
     for task in tasks.iter_mut() {
-        // Who has given nothing was told of all meanwhile.
+        // A task without a contribution has received all of them meanwhile.
         let is_late = std::mem::take(&mut task.asks) && all.contains(&None);
         if is_late && task.given.take().is_some() {
             let _ = send(&mut task.stream, &missing(&all));

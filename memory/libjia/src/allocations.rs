@@ -1,5 +1,5 @@
-//! What a program has allocated, and what it has given back. All tasks make the same calls in the
-//! same order, so each task keeps the same account by itself.
+//! The program's allocations, and the memory that it has freed. All tasks make the same calls in
+//! the same order, so each task keeps the same account itself.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,18 +10,18 @@ use dsm::task::Task;
 /// A piece of an allocation: bytes, bytes of a block, and the host of the first block.
 pub type Piece = (usize, usize, u32);
 
-/// What a program has.
+/// The memory of a program.
 struct Account {
-    /// By address, until it is given back.
+    /// The pieces of each allocation by its address, until it is freed.
     live: Option<HashMap<usize, Vec<Piece>>>,
-    /// What was given back, by its pieces.
+    /// The addresses of freed memory by its pieces.
     free: Option<HashMap<Vec<Piece>, Vec<usize>>>,
 }
 
 static ACCOUNT: Mutex<Account> = Mutex::new(Account { live: None, free: None });
 
-/// Zeroed memory of these pieces, which follow each other. What was given back with the same pieces
-/// is used first.
+/// Allocates zeroed memory of these consecutive pieces. Freed memory of the same pieces is used
+/// first.
 pub fn allocate(task: &mut Task, pieces: &[Piece]) -> Result<usize, DsmError> {
     let mut account = ACCOUNT.lock().unwrap_or_else(PoisonError::into_inner);
     let free = account.free.get_or_insert_default().get_mut(pieces).and_then(Vec::pop);

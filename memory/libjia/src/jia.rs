@@ -1,4 +1,4 @@
-//! `include/jia.h`: what fails ends the job with one line, as in JIAJIA.
+//! `include/jia.h`. A call that fails ends the job with one line, as in JIAJIA.
 
 use std::ffi::{CStr, c_char, c_float, c_int, c_long, c_uint, c_ulong, c_void};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -31,14 +31,14 @@ fn number(call: &str, what: &str, number: c_int) -> u32 {
 }
 
 /// # Safety
-/// As C callers promise: so many bytes can be read there.
+/// `size` bytes at `at` can be read, as jia.h requires of the caller.
 unsafe fn bytes<'a>(at: *const c_void, size: usize) -> &'a [u8] {
     // SAFETY: as the caller promises.
     if size == 0 { &[] } else { unsafe { from_raw_parts(at.cast(), size) } }
 }
 
 /// # Safety
-/// As C callers promise: so many bytes can be written there.
+/// `size` bytes at `at` can be written, as jia.h requires of the caller.
 unsafe fn bytes_mut<'a>(at: *mut c_void, size: usize) -> &'a mut [u8] {
     // SAFETY: as the caller promises.
     if size == 0 { &mut [] } else { unsafe { from_raw_parts_mut(at.cast(), size) } }

@@ -1,9 +1,10 @@
-//! Sums, maxima and minima of arrays: what jia_reduce makes of two tasks' values.
+//! Sums, maxima and minima of arrays, by which jia_reduce combines the values of two tasks.
 
-/// Joins what came, its second argument, with what is there, value by value.
+/// Combines the received values, its second argument, into the present ones.
 type Join = fn(&mut [u8], &[u8]);
 
-/// The size of an operation's values, and how they are joined; nothing if there is none.
+/// Returns the size of an operation's values and the function that combines them, or `None` if
+/// there is no such operation.
 pub fn operation(number: i32) -> Option<(usize, Join)> {
     Some(match number {
         0 => (4, |there, came| join::<4, i32>(there, came, i32::wrapping_add)),
@@ -19,7 +20,7 @@ pub fn operation(number: i32) -> Option<(usize, Join)> {
     })
 }
 
-/// A number of so many bytes.
+/// A number of this size in bytes.
 trait Number<const BYTES: usize>: Copy {
     fn of(bytes: [u8; BYTES]) -> Self;
     fn bytes(self) -> [u8; BYTES];

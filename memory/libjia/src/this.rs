@@ -22,7 +22,7 @@ static JOINED: AtomicBool = AtomicBool::new(false);
 /// The process that is a task; not its forked children, which have all but its memory.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// When it joined; before that, when it was first asked what time it is.
+/// The time when it joined; before that, the time of the first call of jia_clock.
 static BEGIN: Mutex<Option<Instant>> = Mutex::new(None);
 
 thread_local! {
@@ -123,7 +123,7 @@ extern "C" fn ends_early(status: c_int, _: *mut c_void) {
     }
 }
 
-/// Writes what the program has printed so far.
+/// Flushes the program's output streams.
 pub fn flush() {
     // SAFETY: all streams, which stay.
     unsafe { libc::fflush(std::ptr::null_mut()) };

@@ -1,4 +1,4 @@
-//! JIAJIA 2.1's variables: what is a call in later versions, and Fortran's COMMON block.
+//! JIAJIA 2.1's variables, which later versions replaced by calls, and Fortran's COMMON block.
 //!
 //! A program may have a copy of its own of a library's variable (a copy relocation, a COMMON
 //! block), which then is the one that counts: the one that dlsym(3) finds.
@@ -23,7 +23,7 @@ struct Common([AtomicI32; 2]);
 #[unsafe(no_mangle)]
 static jia_: Common = Common([AtomicI32::new(0), AtomicI32::new(1)]);
 
-/// What the program reads from now on.
+/// Sets the values that the program reads from now on.
 pub fn set(rank: u32, size: u32) {
     let (rank, size) = (rank as c_int, size as c_int);
     set_one(c"jia_pid", &jia_pid, 0, rank);
@@ -33,7 +33,7 @@ pub fn set(rank: u32, size: u32) {
 }
 
 fn set_one(name: &CStr, own: &AtomicI32, index: usize, value: c_int) {
-    // SAFETY: a lookup by a constant name among what is loaded.
+    // SAFETY: `name` is a C string. dlsym only searches the loaded objects.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     let at = if found.is_null() { own.as_ptr() } else { found.cast::<c_int>() };
     // SAFETY: a variable of this library's, or the program's of the same name in its place, which
