@@ -20,7 +20,7 @@ pub type Changes = node::changes::Changes<Goal>;
 pub enum What {
     /// The pages are reset: zero-filled everywhere.
     Reset,
-    /// Pages that other machines hold for unmapped have been mapped.
+    /// Pages that lookups of other machines found unmapped are mapped now.
     Mapped,
 }
 

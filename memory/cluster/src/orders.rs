@@ -95,7 +95,7 @@ impl Orders {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.pop_front()
     }
 
-    /// The agent has stopped: drops all orders, so that nobody waits for them.
+    /// Called when the agent has stopped: drops all orders, so that no thread waits for them.
     pub fn close(&self) {
         *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

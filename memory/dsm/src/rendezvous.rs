@@ -1,6 +1,6 @@
 //! How tasks of `nagaya run` find each other without another launcher. All connect to a socket of
 //! `nagaya run`, which forwards the data that they exchange. The socket has a random abstract name,
-//! so nothing remains, nobody can guess it, and other users are refused.
+//! so no file remains, no process can guess it, and other users are refused.
 //!
 //! A task stays connected until it has left its job. If its connection ends before, the task is
 //! lost, and the job with it: the others are killed. Otherwise they would wait forever, or continue

@@ -1,5 +1,5 @@
-//! Twins of pages, the diffs that their comparison yields, and message bodies that are kept until a
-//! barrier: the memory of scope consistency besides the pages. Pages are read and written through
+//! Twins of pages, the diffs against them, and message bodies that are kept until a barrier. Scope
+//! consistency needs this memory besides the pages. Pages are read and written through
 //! the mapping that never stops a thread.
 
 use std::collections::HashMap;
@@ -20,11 +20,11 @@ pub struct Twins {
     kept: HashMap<Kept, Vec<u8>>,
     /// A buffer for one page.
     buffer: Box<[u8]>,
-    /// Bytes of diffs so far.
+    /// Sum of the bytes of all diffs.
     pub diff_bytes: u64,
 }
 
-/// Twins whose memory is kept.
+/// Maximum number of dropped twins whose memory is kept for reuse.
 const SPARE_MAX: usize = 1024;
 
 impl Twins {
