@@ -46,7 +46,7 @@ lint:
 
 test:
 	$(BUILD_DEV)
-	$(CARGO) test --workspace --no-fail-fast
+	CARGO="$(CARGO)" scripts/test
 
 # The part of other projects' test suites that takes a minute: mpi4py's tests from PyPI, without
 # and with Nagaya. They must give the same.

@@ -150,14 +150,27 @@ fn signals_go_to_the_program() {
     });
 }
 
-/// Fails in nearly all runs if the end of the program does not wait for nodes that still begin.
-#[test]
-fn a_program_may_end_before_all_nodes_have_begun() {
+/// Runs a short program many times, several at a time. Fails in nearly all runs if its end does not
+/// wait for nodes that still begin.
+fn runs_often(command: &[&str]) {
+    let program = tool(command[0]);
     std::thread::scope(|all| {
         for _ in 0..4 {
-            all.spawn(|| (0..25).for_each(|_| span(3, tool("true")).run().prints("")));
+            all.spawn(|| {
+                (0..25).for_each(|_| span(3, &program).args(&command[1..]).run().prints(""));
+            });
         }
     });
+}
+
+#[test]
+fn a_program_may_end_before_all_nodes_have_begun() {
+    runs_often(&["true"]);
+}
+
+#[test]
+fn a_program_may_execute_another_before_all_nodes_have_begun() {
+    runs_often(&["env", "true"]);
 }
 
 #[test]

@@ -76,6 +76,9 @@ pub unsafe fn for_another(here: &Here, slot: &Slot, call: Call) -> i64 {
 /// Runs at the origin; `call` has the arguments that the program gave.
 unsafe fn at_origin_itself(here: &Here, call: Call) -> i64 {
     let executes = [libc::SYS_execve, libc::SYS_execveat].contains(&(call.number as i64));
+    if executes {
+        wait_for_beginners(here);
+    }
     let limits_memory = executes && limits::are_of_kernel();
     // SAFETY: this function has the same contract as the callees.
     let result = unsafe { direct::call(here, exe::redirect(&here.exe, here.table, call)) };
@@ -83,6 +86,21 @@ unsafe fn at_origin_itself(here: &Here, call: Call) -> i64 {
         limits::are_ours_again();
     }
     result
+}
+
+/// Waits until all nodes have begun, before the origin executes another program. That ends the
+/// job's connections, and a node that still begins would report it as an error.
+fn wait_for_beginners(here: &Here) {
+    let nap = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    // At most 30 s.
+    for _ in 0..30_000 {
+        if here.table.all_have_begun() {
+            return;
+        }
+        let arguments = [std::ptr::from_ref(&nap) as u64, 0, 0, 0, 0, 0];
+        // SAFETY: the kernel reads `nap`, which lives until the call returns.
+        unsafe { raw::call(libc::SYS_nanosleep as u64, arguments) };
+    }
 }
 
 /// # Safety

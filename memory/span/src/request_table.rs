@@ -3,7 +3,7 @@
 //! The threads' side uses no libc and no thread area, since both are the program's.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::raw;
 use crate::request::Request;
@@ -25,6 +25,8 @@ pub struct RequestTable {
     allocated: AtomicU32,
     /// The agent sleeps: the next request must ring the doorbell.
     agent_sleeps: AtomicU32,
+    /// All nodes have begun. At the origin only.
+    all_have_begun: AtomicBool,
     /// An eventfd, by its number in the threads' descriptor table.
     doorbell: i32,
     /// The code at which functions of the program's vDSO continue.
@@ -42,6 +44,7 @@ impl RequestTable {
             summary: [const { AtomicU64::new(0) }; BLOCKS / 64],
             allocated: AtomicU32::new(0),
             agent_sleeps: AtomicU32::new(0),
+            all_have_begun: AtomicBool::new(false),
             doorbell,
             clock_entry,
         }));
@@ -63,6 +66,16 @@ impl RequestTable {
             self.allocated.fetch_max((first + SLOTS_PER_BLOCK) as u32, Ordering::SeqCst);
         }
         Ok(())
+    }
+
+    /// By the origin's agent: all nodes have begun.
+    pub fn note_all_have_begun(&self) {
+        self.all_have_begun.store(true, Ordering::Release);
+    }
+
+    /// Returns true if all nodes have begun. At the origin only.
+    pub fn all_have_begun(&self) -> bool {
+        self.all_have_begun.load(Ordering::Acquire)
     }
 
     /// Returns a slot that has been allocated.

@@ -77,11 +77,20 @@ impl Agent {
                     }
                 }
                 Some(Err(Gone::Left(node) | Gone::Lost(node, _))) => {
-                    self.origin().has_begun[node as usize] = true;
+                    self.note_begun(node);
                 }
                 None if control::is_closed() || Instant::now() > until => return,
                 None => std::thread::yield_now(),
             }
+        }
+    }
+
+    /// At the origin: a node has begun, or it is lost and never will.
+    pub(super) fn note_begun(&mut self, node: NodeId) {
+        let has_begun = &mut self.origin().has_begun;
+        has_begun[node as usize] = true;
+        if !has_begun.contains(&false) {
+            self.table.note_all_have_begun();
         }
     }
 

@@ -19,8 +19,9 @@ impl Agent {
     pub fn run(mut self) -> ! {
         scheduling::remember();
         slice::shorten();
-        if self.me != 0 {
-            self.notify(0, Message::Begun);
+        match self.me {
+            0 => self.note_begun(0),
+            _ => self.notify(0, Message::Begun),
         }
         self.serve();
         unreachable!("the process ends with the program")

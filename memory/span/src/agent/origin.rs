@@ -61,7 +61,7 @@ impl Origin {
             balance: Balance::default(),
             nodes,
             is_used: (0..rooms.len()).map(|node| node == 0).collect(),
-            has_begun: (0..rooms.len()).map(|node| node == 0).collect(),
+            has_begun: vec![false; rooms.len()],
             rooms,
             changes: Changes::default(),
             attached: BTreeMap::new(),

@@ -222,7 +222,7 @@ impl Agent {
             Message::Lost { node } if (1..self.names.len()).contains(&(node as usize)) => {
                 self.lost(node, &String::from_utf8_lossy(body));
             }
-            Message::Begun => self.origin().has_begun[from as usize] = true,
+            Message::Begun => self.note_begun(from),
             Message::QueryTime => {
                 self.notify(from, Message::Time { times: clock_offsets::times() })
             }
