@@ -24,8 +24,16 @@ use crate::outbox::Outbox;
 
 /// Time to poll before sleeping, if each rank has a processor.
 const POLL_TIME: Duration = Duration::from_micros(200);
+/// Time to poll after a nap: the MPI may receive again.
+const LOOK_TIME: Duration = Duration::from_micros(20);
 /// Number of polls between two calls of the MPI meanwhile.
 const POLLS: u32 = 64;
+/// A call of the MPI has received something if it takes so many times as long as usual. Measured on
+/// an AMD EPYC: of idle calls of MPICH 4.0 and 5.0, Open MPI 4.1 and 5.0, 1 % take 2.2 times the
+/// median or more; calls that serve one-sided operations take 3 to 15 times.
+const BUSY_FACTOR: u64 = 4;
+/// Binary places of such times.
+const FRACTION_BITS: u32 = 8;
 /// Number of yields before sleeping, if ranks share processors.
 const YIELDS: u32 = 50;
 /// The first sleep, and the longest.
@@ -56,15 +64,20 @@ fn wait_long(outbox: &Outbox, is_crowded: bool, ready: impl Fn(&Outbox) -> bool)
     if is_crowded && wait::poll_and_yield(YIELDS, found).is_some() {
         return;
     }
-    let begin = Instant::now();
+    // While the MPI receives, this rank stays awake: others may wait for its answers, as the
+    // origins of one-sided operations do.
+    let mut awake_until = Instant::now() + if is_crowded { Duration::ZERO } else { POLL_TIME };
     let mut naps = Naps::new(SLEEP_MIN, SLEEP_MAX);
+    call();
     loop {
-        progress();
-        if !is_crowded && begin.elapsed() < POLL_TIME {
+        while Instant::now() < awake_until {
             if wait::poll_times(POLLS, found).is_some() {
                 return;
             }
-            continue;
+            if progress() {
+                awake_until = Instant::now() + POLL_TIME;
+                naps = Naps::new(SLEEP_MIN, SLEEP_MAX);
+            }
         }
         let rings = outbox.doorbell.about_to_sleep();
         if ready(outbox) {
@@ -74,6 +87,9 @@ fn wait_long(outbox: &Outbox, is_crowded: bool, ready: impl Fn(&Outbox) -> bool)
         if ready(outbox) {
             return;
         }
+        // The caches are cold after a nap, so the time of this call says nothing.
+        call();
+        awake_until = Instant::now() + LOOK_TIME;
     }
 }
 
@@ -119,15 +135,57 @@ pub fn finish() {
     }
 }
 
-/// Calls the MPI once, so that it makes progress, unless another thread is doing so.
+/// The estimated time of a call of the MPI that receives nothing, in ticks, as a fixed-point number.
+static IDLE: AtomicU64 = AtomicU64::new(0);
+
+/// Calls the MPI once, so that it makes progress, unless another thread is doing so. Returns true
+/// if the call took so long that the MPI probably received something. (MPI_Test does not tell.)
 #[cold]
-pub fn progress() {
-    LAST.store(ticks(), Relaxed);
-    let Ok(mut endless) = ENDLESS.try_lock() else { return };
-    if let Some(request) = endless.as_mut() {
-        let mpi = mpi();
-        let mut done: c_int = 0;
-        // SAFETY: the request is active, and the status is MPI_STATUS_IGNORE.
-        unsafe { (mpi.test)(request, &mut done, mpi.status_ignore()) };
+pub fn progress() -> bool {
+    let Some(ticks) = call() else { return false };
+    let spent = ticks << FRACTION_BITS;
+    let idle = IDLE.load(Relaxed);
+    IDLE.store(next_idle(idle, spent), Relaxed);
+    spent / BUSY_FACTOR > idle
+}
+
+/// Calls the MPI once, unless another thread is doing so. Returns the time of that, in ticks.
+fn call() -> Option<u64> {
+    let begin = ticks();
+    LAST.store(begin, Relaxed);
+    let mut endless = ENDLESS.try_lock().ok()?;
+    let request = endless.as_mut()?;
+    let mpi = mpi();
+    let mut done: c_int = 0;
+    // SAFETY: the request is active, and the status is MPI_STATUS_IGNORE.
+    unsafe { (mpi.test)(request, &mut done, mpi.status_ignore()) };
+    Some(ticks().wrapping_sub(begin))
+}
+
+/// Estimates the time of an idle call. Shorter calls lower the estimate quickly and longer ones
+/// raise it slowly, so that it is right while most calls receive something.
+fn next_idle(idle: u64, spent: u64) -> u64 {
+    match idle {
+        0 => spent,
+        _ if spent < idle => idle - (idle - spent) / 8,
+        _ => idle + idle / 512,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_idle_calls_is_found_among_busy_ones() {
+        let after = |calls: &[u64]| {
+            let all = calls.iter().cycle().take(1000 * calls.len());
+            all.fold(0, |idle, call| next_idle(idle, call << FRACTION_BITS)) >> FRACTION_BITS
+        };
+        assert!((95..=101).contains(&after(&[100])), "{}", after(&[100]));
+        assert!((95..=105).contains(&after(&[50_000, 2000, 3000, 100])));
+        // The MPI polls more slowly from now on.
+        let idle = (0..1000).fold(100 << FRACTION_BITS, |idle, _| next_idle(idle, 300 << 8));
+        assert!(idle >> FRACTION_BITS > 280);
     }
 }
