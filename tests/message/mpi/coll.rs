@@ -125,6 +125,16 @@ fn a_test_after_a_barrier_in_place_sees_an_epoch_that_ended_before() {
     }
 }
 
+/// A rank that waits in a barrier in place answers one-sided operations without a nap before each.
+#[test]
+fn a_rank_in_a_barrier_in_place_serves_one_sided_operations() {
+    for mpi in [MPICH_4, MPICH_5, OPEN_MPI_4, OPEN_MPI_5] {
+        with_library(mpi.launch_tasks(2, mpi.compile("mpi_served.c")))
+            .run()
+            .prints("all were served\n");
+    }
+}
+
 /// Buffers may be at absolute addresses, as MPICH's I/O passes them.
 #[test]
 fn buffers_in_place_may_be_at_absolute_addresses() {
