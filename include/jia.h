@@ -125,7 +125,7 @@ void jia_waitcv(int cv);
 #define MSG_TAG_ALL (-1)
 
 /* Copies the message; does not wait for its receiver, as long as no more than 64 MB of this
- * node's messages to that task are not received (NAGAYA_DSM_LETTERS, jia(7)). Messages between
+ * node's messages to that task are not received (NAGAYA_DSM_MESSAGES, jia(7)). Messages between
  * two tasks stay in order. A message of a task to itself is allowed. Tags are not negative. */
 void jia_send(const void *buffer, size_t size, int to, int tag);
 

@@ -264,7 +264,7 @@ fn a_stopped_node_ends_with_a_job_that_has_never_begun() {
 #[test]
 fn messages_that_nobody_receives_make_their_sender_wait() {
     for change in [|| job(2, "misuse"), || run(1, 2, "misuse")] {
-        let mut job = change().arg("flood").env("NAGAYA_DSM_LETTERS", "20M").spawn();
+        let mut job = change().arg("flood").env("NAGAYA_DSM_MESSAGES", "20M").spawn();
         job.wait_for_lines(20);
         std::thread::sleep(Duration::from_millis(300));
         job.signal(Signal::TERM);
@@ -278,7 +278,7 @@ fn messages_that_nobody_receives_make_their_sender_wait() {
 fn a_waiter_for_room_continues_when_there_is_room() {
     for job in [job(3, "litmus"), run(2, 4, "litmus")] {
         for bytes in ["0", "5000", "100K"] {
-            let job = job.clone().args(["flood", "1"]).env("NAGAYA_DSM_LETTERS", bytes);
+            let job = job.clone().args(["flood", "1"]).env("NAGAYA_DSM_MESSAGES", bytes);
             assert!(job.run().ok().contains("flood is right"));
         }
     }

@@ -56,7 +56,7 @@ fn ride_lines(text: &mut String, nodes: &[Counted]) {
         let used = of.used as f64 * 100.0 / of.sent.max(1) as f64;
         line!(
             text,
-            "rides by {carrier}, foreseen by {by}: predicted {}, sent {}, used {} ({used:.1} %), \
+            "rides by {carrier}, predicted by {by}: predicted {}, sent {}, used {} ({used:.1} %), \
              wasted {}, late {}",
             of.predicted,
             of.sent,

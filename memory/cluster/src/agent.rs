@@ -156,11 +156,11 @@ impl Agent {
     pub(super) fn handle(&mut self, message: Received) {
         let Received { from, header, body } = message;
         match Frame::parse(&header) {
-            Some(Frame::Page(_) | Frame::Letters) if self.pooled.is_some() => {
+            Some(Frame::Page(_) | Frame::Batch) if self.pooled.is_some() => {
                 self.protocol_violation(from, "a request for a page of the pool");
             }
             Some(Frame::Page(header)) => self.receive(from, header, &body),
-            Some(Frame::Letters) => self.receive_batch(from, &body),
+            Some(Frame::Batch) => self.receive_batch(from, &body),
             Some(Frame::Word(message)) => self.handle_message(from, message, body),
             None => self.protocol_violation(from, "an unknown header"),
         }

@@ -72,7 +72,11 @@ impl Agent {
             && self.home(page) == Some(header.to);
         if carries {
             self.blocks.looked_up = None;
-            self.send(header.to, Frame::Word(Message::Lookup { page }), body.letter(header));
+            self.send(
+                header.to,
+                Frame::Word(Message::Lookup { page }),
+                body.encode_for_batch(header),
+            );
         }
         carries
     }

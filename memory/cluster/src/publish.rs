@@ -9,7 +9,7 @@ use std::ops::Range;
 use coherence::message::{NodeId, Page};
 use coherence::run::Run;
 use coherence::sequential::Event;
-use coherence::sequential::message::{Content, Header, Op, letters};
+use coherence::sequential::message::{Content, Header, Op, parse_batch};
 use node::sequential::Replica as _;
 use pager::PagerError;
 use pager::shared::PAGE;
@@ -210,7 +210,7 @@ fn is_request_for(page: Page, from: NodeId, request: &[u8]) -> bool {
         let asks = matches!(header.op, Op::AskRead | Op::AskWrite);
         asks && header.page == page && header.node == from
     };
-    letters(request).is_some_and(|all| matches!(&all[..], [(header, _)] if is_it(header)))
+    parse_batch(request).is_some_and(|all| matches!(&all[..], [(header, _)] if is_it(header)))
 }
 
 /// Returns true if the owner of a mapping only reads it: other machines may read it, too.
@@ -238,7 +238,7 @@ mod tests {
         let request = |op, page, node| {
             let header =
                 Header { op, from: 1, to: 0, node, page, set: 0, whole: false, hops: 0, runs: 0 };
-            Body::Runs(Vec::new()).letter(&header)
+            Body::Runs(Vec::new()).encode_for_batch(&header)
         };
         let good = request(Op::AskWrite, 7, 1);
         assert!(is_request_for(7, 1, &good));

@@ -21,7 +21,7 @@
 //! | [`record`] | the log of a node's steps, for replay |
 //! | [`ride`] | prediction of the pages that nodes will use next |
 //! | [`sparse`] | the table of page states |
-//! | [`story`] | random programs that test both protocols |
+//! | [`random`] | random programs that test both protocols |
 //!
 //! # What a driver must guarantee
 //! - Messages between two nodes arrive whole and in the order sent, until one of the two is lost.
@@ -34,6 +34,7 @@
 pub mod content;
 pub mod diff;
 pub mod message;
+pub mod random;
 pub mod record;
 pub mod refusal;
 pub mod ride;
@@ -41,5 +42,4 @@ pub mod run;
 pub mod scope;
 pub mod sequential;
 pub mod sparse;
-pub mod story;
 pub mod transition;

@@ -187,7 +187,7 @@ mod tests {
     /// has room for one entry.
     #[test]
     fn forgotten_entries_take_no_room() {
-        let mut random = crate::story::Random::new(7);
+        let mut random = crate::random::Random::new(7);
         let (mut table, mut wanted) = (Sparse::default(), BTreeMap::new());
         table.grow(1000);
         for round in 0..4000u64 {

@@ -7,12 +7,12 @@ use std::collections::{HashMap, HashSet};
 use coherence::content::Content;
 use coherence::diff;
 use coherence::message::{Header, Lock, NodeId, Op, Page};
+use coherence::random::Random;
 use coherence::ride::{self, By, Carrier, Fate, Policy, Ride};
 use coherence::run::{self, NOBODY, Run};
 use coherence::scope::event::{Body, Kept, Task};
 use coherence::scope::homes::Homes;
 use coherence::scope::{Action, Event, Node, Options};
-use coherence::story::Random;
 
 /// Size of a page in bytes.
 const PAGE: usize = 4;

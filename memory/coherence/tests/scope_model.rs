@@ -1,7 +1,7 @@
-//! All orders of tasks and messages, for small stories. Every read returns the value that scope
+//! All orders of tasks and messages, for small programs. Every read returns the value that scope
 //! consistency guarantees, no write is lost, and no task waits forever.
 //!
-//! Each story is explored without rides, and with every allowed page on every grant. So every
+//! Each program is explored without rides, and with every allowed page on every grant. So every
 //! prediction is one of the explored orders.
 
 mod machine;
@@ -9,14 +9,14 @@ mod machine;
 use std::time::Instant;
 
 use coherence::message::Page;
+use coherence::random::{Operation, Program};
 use coherence::ride::Policy;
 use coherence::scope::homes::Homes;
-use coherence::story::{Operation, Story};
 use machine::{Machine, Next};
 use stateright::{Checker, Model, Property};
 
 struct Explored {
-    story: Story,
+    program: Program,
     slow_faults: bool,
     rides: bool,
 }
@@ -29,15 +29,15 @@ impl Model for Explored {
     type Action = Step;
 
     fn init_states(&self) -> Vec<Machine> {
-        let mut machine = Machine::new(&self.story);
+        let mut machine = Machine::new(&self.program);
         machine.slow_faults = self.slow_faults;
         vec![machine]
     }
 
     fn actions(&self, state: &Machine, actions: &mut Vec<Step>) {
-        let pages = if self.rides { self.story.pages } else { 0 };
+        let pages = if self.rides { self.program.pages } else { 0 };
         if state.wrong.is_none() {
-            for next in state.next(&self.story) {
+            for next in state.next(&self.program) {
                 for chosen in 0..1u64 << pages {
                     let chosen = (0..pages).filter(|page| chosen >> page & 1 == 1).collect();
                     actions.push((next, chosen));
@@ -48,7 +48,7 @@ impl Model for Explored {
 
     fn next_state(&self, state: &Machine, (next, rides): Step) -> Option<Machine> {
         let mut state = state.clone();
-        state.go_with(&self.story, next, rides);
+        state.go_with(&self.program, next, rides);
         Some(state)
     }
 
@@ -58,10 +58,10 @@ impl Model for Explored {
                 state.wrong.is_none()
             }),
             Property::always("nobody waits for ever", |model: &Self, state: &Machine| {
-                !state.next(&model.story).is_empty() || state.is_done(&model.story)
+                !state.next(&model.program).is_empty() || state.is_done(&model.program)
             }),
             Property::sometimes("it ends", |model: &Self, state: &Machine| {
-                state.is_done(&model.story)
+                state.is_done(&model.program)
             }),
         ]
     }
@@ -71,43 +71,43 @@ fn explore(nodes: Vec<Vec<Vec<Operation>>>, pages: u64) {
     explore_all(nodes, pages, false);
 }
 
-/// Explores the story with the pages' homes at each node in turn, and with each option.
+/// Explores the program with the pages' homes at each node in turn, and with each option.
 fn explore_all(nodes: Vec<Vec<Vec<Operation>>>, pages: u64, slow_faults: bool) {
     let homes = [Homes::At(0), Homes::At(1), Homes::Blocks { pages: 1, first: 1 }];
     for homes in &homes[..if pages == 1 { 2 } else { 3 }] {
         for (migrate, alone) in [(true, true), (false, true), (true, false)] {
             let nodes = nodes.clone();
-            explore_one(story(nodes, pages, *homes, migrate, alone), slow_faults);
+            explore_one(program(nodes, pages, *homes, migrate, alone), slow_faults);
         }
     }
 }
 
-/// Explores the story with all homes at one node, and with all options.
+/// Explores the program with all homes at one node, and with all options.
 fn explore_once(nodes: Vec<Vec<Vec<Operation>>>, pages: u64, homes: Homes) {
-    explore_one(story(nodes, pages, homes, true, true), false);
+    explore_one(program(nodes, pages, homes, true, true), false);
 }
 
-fn story(
+fn program(
     nodes: Vec<Vec<Vec<Operation>>>,
     pages: u64,
     homes: Homes,
     migrate: bool,
     alone: bool,
-) -> Story {
-    Story { nodes, pages, homes, migrate, alone, rides: Policy::Normal }
+) -> Program {
+    Program { nodes, pages, homes, migrate, alone, rides: Policy::Normal }
 }
 
-/// Explores a story without rides, and with all possible rides.
-fn explore_one(story: Story, slow_faults: bool) {
+/// Explores a program without rides, and with all possible rides.
+fn explore_one(program: Program, slow_faults: bool) {
     for rides in [false, true] {
-        explore_with(story.clone(), slow_faults, rides);
+        explore_with(program.clone(), slow_faults, rides);
     }
 }
 
-fn explore_with(story: Story, slow_faults: bool, rides: bool) {
+fn explore_with(program: Program, slow_faults: bool, rides: bool) {
     let began = Instant::now();
-    let Story { homes, migrate, alone, .. } = story;
-    let model = Explored { story, slow_faults, rides };
+    let Program { homes, migrate, alone, .. } = program;
+    let model = Explored { program, slow_faults, rides };
     let checker = model.checker().threads(2).spawn_bfs().join();
     println!(
         "{homes:?}, migrate {migrate}, alone {alone}, rides {rides}: {} states, {:.1} s",

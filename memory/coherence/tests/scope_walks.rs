@@ -1,19 +1,19 @@
-//! Random stories in random orders, with more nodes, tasks, pages, locks and barriers than the
+//! Random programs in random orders, with more nodes, tasks, pages, locks and barriers than the
 //! model checker can explore. `NAGAYA_SEED` replays one; `NAGAYA_WALKS` sets their number.
 
 mod machine;
 
-use coherence::story::{Random, Size, story};
+use coherence::random::{Random, Size, random_program};
 use machine::{Machine, PAGE, never_followed};
 
 fn walk(seed: u64) {
     let mut random = Random::new(seed);
-    let story = story(&mut random, Size { nodes: 5, tasks: 3, same: false }, PAGE);
-    let mut machine = Machine::new(&story);
+    let program = random_program(&mut random, Size { nodes: 5, tasks: 3, same: false }, PAGE);
+    let mut machine = Machine::new(&program);
     machine.slow_faults = !random.one_in(3);
     let by_chance = random.one_in(2);
     loop {
-        let next = machine.next(&story);
+        let next = machine.next(&program);
         if next.is_empty() {
             break;
         }
@@ -24,11 +24,11 @@ fn walk(seed: u64) {
             at = random.below(next.len());
         }
         // Half of the walks send random rides, the others send predicted rides.
-        let chance = (0..story.pages).filter(|_| by_chance && random.one_in(3)).collect();
-        machine.go_with(&story, next[at], chance);
+        let chance = (0..program.pages).filter(|_| by_chance && random.one_in(3)).collect();
+        machine.go_with(&program, next[at], chance);
         assert_eq!(machine.wrong, None, "NAGAYA_SEED={seed}");
     }
-    assert!(machine.is_done(&story), "NAGAYA_SEED={seed}: a task waits forever\n{machine:#?}");
+    assert!(machine.is_done(&program), "NAGAYA_SEED={seed}: a task waits forever\n{machine:#?}");
 }
 
 #[test]

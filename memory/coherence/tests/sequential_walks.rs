@@ -4,10 +4,10 @@
 mod replicas;
 
 use coherence::message::{NodeId, Page};
+use coherence::random::Random;
 use coherence::ride::Policy;
 use coherence::sequential::Options;
 use coherence::sequential::page::PageEvent;
-use coherence::story::Random;
 use replicas::{Machine, Next, Operation, PAGE, Program, never_followed};
 
 /// Returns a random program. Some are large, and most use few bytes, so that tasks conflict.

@@ -43,7 +43,7 @@ use crate::error::{DsmError, say};
 use crate::frame::Frame;
 use crate::launch::Launch;
 use crate::ledger::{Ledger, LocalAllocation};
-use crate::mailbox::{self, Letter};
+use crate::mailbox::{self, Message};
 use crate::report::Traffic;
 use crate::request_table::{Doorbell, RequestTable};
 use crate::settings::{Agreed, Settings, Statistics};
@@ -131,7 +131,7 @@ impl Agent {
     /// Makes the agent of this process's node.
     pub fn new(parts: Parts) -> Result<Self, DsmError> {
         let Parts { settings, world, launch, table, doorbell, network, may_spin } = parts;
-        let Agreed { page_bytes, start, migrate, alone, rides, letters_max, calls, .. } =
+        let Agreed { page_bytes, start, migrate, alone, rides, messages_max, calls, .. } =
             settings.agreed;
         let tasks = world.neighbours().len();
         let me = world.own().node;
@@ -170,8 +170,8 @@ impl Agent {
             ledger: Ledger::new(iter::once(me).chain(children(me, nodes))),
             pending_sends: Vec::new(),
             ended: Vec::new(),
-            unreceived: mailbox::Unreceived::new(letters_max),
-            received: mailbox::Received::new(letters_max),
+            unreceived: mailbox::Unreceived::new(messages_max),
+            received: mailbox::Received::new(messages_max),
             waiting: 0,
             may_spin,
             watch: Arc::new(watch),
@@ -299,13 +299,13 @@ impl Agent {
                     self.check_page_requests();
                 }
             }
-            Some(Frame::Letter(address)) => match (node(address.from), node(address.to)) {
+            Some(Frame::Message(address)) => match (node(address.from), node(address.to)) {
                 (Some(sender), Some(to)) if sender == from && to == self.options.me => {
                     let which = (address.to, sender);
                     if self.received.arrived(which, mailbox::cost(body.len())).is_none() {
                         self.protocol_violation(from, "messages beyond the limit");
                     }
-                    self.deliver_or_keep(Letter { address, text: body });
+                    self.deliver_or_keep(Message { address, text: body });
                 }
                 _ => self.protocol_violation(from, "a message between other tasks"),
             },

@@ -13,7 +13,7 @@ pub enum Frame {
     /// A message of the protocol. The payload is its body.
     Page(Header),
     /// A message between tasks. The payload is its text.
-    Letter(Address),
+    Message(Address),
     /// To the sender's node: this task has received messages of that node with this sum of bytes.
     Received {
         /// The task.
@@ -49,7 +49,7 @@ pub struct Address {
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Letter {
+struct Message {
     kind: u8,
     zero: [u8; 3],
     from: U32,
@@ -84,7 +84,7 @@ struct Allocated {
 }
 
 /// The kinds besides the protocol's, whose headers have a version of their own.
-const LETTER: u8 = 1;
+const MESSAGE: u8 = 1;
 const END: u8 = 2;
 const ALIVE: u8 = 3;
 const RECEIVED: u8 = 4;
@@ -96,8 +96,8 @@ impl Frame {
     pub fn bytes(self) -> Vec<u8> {
         match self {
             Frame::Page(header) => header.bytes().to_vec(),
-            Frame::Letter(Address { from, to, tag }) => Letter {
-                kind: LETTER,
+            Frame::Message(Address { from, to, tag }) => Message {
+                kind: MESSAGE,
                 zero: [0; 3],
                 from: from.into(),
                 to: to.into(),
@@ -129,12 +129,12 @@ impl Frame {
         match *bytes {
             [END, status] => Some(Frame::End(status)),
             [ALIVE] => Some(Frame::Alive),
-            [LETTER, 0, 0, 0, ..] => {
-                let letter = Letter::ref_from_bytes(bytes).ok()?;
-                Some(Frame::Letter(Address {
-                    from: letter.from.get(),
-                    to: letter.to.get(),
-                    tag: letter.tag.get(),
+            [MESSAGE, 0, 0, 0, ..] => {
+                let message = Message::ref_from_bytes(bytes).ok()?;
+                Some(Frame::Message(Address {
+                    from: message.from.get(),
+                    to: message.to.get(),
+                    tag: message.tag.get(),
                 }))
             }
             [RECEIVED, 0, 0, 0, ..] => {
@@ -176,10 +176,10 @@ mod tests {
         fn letters_with_other_bytes_parse_or_do_not(mut bytes: [u8; 16], kind in 0..8u8) {
             bytes[..4].copy_from_slice(&[kind, 0, 0, 0]);
             let frame = Frame::parse(&bytes);
-            prop_assert_eq!(matches!(frame, Some(Frame::Letter(_))), kind == LETTER);
+            prop_assert_eq!(matches!(frame, Some(Frame::Message(_))), kind == MESSAGE);
             prop_assert_eq!(matches!(frame, Some(Frame::Received { .. })), kind == RECEIVED);
             prop_assert_eq!(matches!(frame, Some(Frame::Ended { .. })), kind == ENDED);
-            prop_assert_eq!(frame.is_some(), [LETTER, RECEIVED, ENDED].contains(&kind));
+            prop_assert_eq!(frame.is_some(), [MESSAGE, RECEIVED, ENDED].contains(&kind));
         }
     }
 
@@ -198,7 +198,7 @@ mod tests {
         let made = Allocation { bytes: 1 << 40, block: 4096, first: 7 };
         for frame in [
             Frame::Page(header),
-            Frame::Letter(address),
+            Frame::Message(address),
             Frame::Received { task: 70000, bytes: 1 << 40 },
             Frame::Ended { task: 70000, barriers: 1 << 40 },
             Frame::Allocated(made),

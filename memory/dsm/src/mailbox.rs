@@ -22,7 +22,7 @@ pub struct Wanted {
 
 /// A message between tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct Message {
     /// The sender, the receiver and the tag.
     pub address: Address,
     /// The bytes.
@@ -32,7 +32,7 @@ pub struct Letter {
 /// The mailbox of a task.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    letters: VecDeque<Letter>,
+    messages: VecDeque<Message>,
     waits: Option<Wanted>,
 }
 
@@ -46,12 +46,12 @@ impl Wanted {
 
 impl Mailbox {
     /// Stores a message that has arrived. Returns it instead if the task waits for it.
-    pub fn put(&mut self, letter: Letter) -> Option<Letter> {
-        if self.waits.is_some_and(|wanted| wanted.fits(&letter.address)) {
+    pub fn put(&mut self, message: Message) -> Option<Message> {
+        if self.waits.is_some_and(|wanted| wanted.fits(&message.address)) {
             self.waits = None;
-            return Some(letter);
+            return Some(message);
         }
-        self.letters.push_back(letter);
+        self.messages.push_back(message);
         None
     }
 
@@ -61,18 +61,18 @@ impl Mailbox {
     }
 
     /// Takes the oldest message that the task accepts. If there is none, the task waits.
-    pub fn take(&mut self, wanted: Wanted) -> Option<Letter> {
-        let at = self.letters.iter().position(|letter| wanted.fits(&letter.address));
+    pub fn take(&mut self, wanted: Wanted) -> Option<Message> {
+        let at = self.messages.iter().position(|message| wanted.fits(&message.address));
         if at.is_none() {
             self.waits = Some(wanted);
         }
-        self.letters.remove(at?)
+        self.messages.remove(at?)
     }
 }
 
 /// Returns the counted size of a message with this many bytes. An empty one takes memory, too.
 pub fn cost(bytes: usize) -> u64 {
-    bytes as u64 + size_of::<Letter>() as u64
+    bytes as u64 + size_of::<Message>() as u64
 }
 
 /// On the senders' node: the bytes that each task has not received yet, as far as is known.
@@ -152,26 +152,26 @@ impl Received {
 mod tests {
     use super::*;
 
-    fn letter(from: u32, tag: i32, text: u8) -> Letter {
-        Letter { address: Address { from, to: 0, tag }, text: vec![text] }
+    fn message(from: u32, tag: i32, text: u8) -> Message {
+        Message { address: Address { from, to: 0, tag }, text: vec![text] }
     }
 
     #[test]
     fn letters_are_taken_in_order_by_sender_and_tag() {
-        let mut letters = Mailbox::default();
+        let mut messages = Mailbox::default();
         for (from, tag, text) in [(1, 5, 0), (2, 5, 1), (1, 6, 2), (1, 5, 3), (3, -2, 4)] {
-            assert_eq!(letters.put(letter(from, tag, text)), None);
+            assert_eq!(messages.put(message(from, tag, text)), None);
         }
-        let mut take = |from, tag| letters.take(Wanted { from, tag }).map(|it| it.text[0]);
+        let mut take = |from, tag| messages.take(Wanted { from, tag }).map(|it| it.text[0]);
         assert_eq!(take(Some(1), Some(6)), Some(2));
         assert_eq!(take(None, None), Some(0));
         assert_eq!(take(Some(1), None), Some(3));
         assert_eq!(take(None, Some(5)), Some(1));
         assert_eq!(take(None, None), None, "what is left is a broadcast");
-        assert!(letters.put(letter(9, -3, 5)).is_none());
-        assert_eq!(letters.put(letter(9, 0, 6)).expect("the task waits").text, [6]);
+        assert!(messages.put(message(9, -3, 5)).is_none());
+        assert_eq!(messages.put(message(9, 0, 6)).expect("the task waits").text, [6]);
         assert_eq!(
-            letters.take(Wanted { from: Some(3), tag: Some(-2) }).expect("it is there").text,
+            messages.take(Wanted { from: Some(3), tag: Some(-2) }).expect("it is there").text,
             [4]
         );
     }
@@ -181,18 +181,18 @@ mod tests {
         for bytes_max in [0, 1, 3, 1000] {
             let (mut sent, mut got) = (Unreceived::new(bytes_max), Received::new(bytes_max));
             for bytes in [1, 7, 400, 100_000, 1] {
-                let mut letters = 0;
+                let mut messages = 0;
                 while sent.has_room(5) {
                     sent.add(5, bytes);
                     assert_eq!(got.arrived((5, 0), bytes), Some(()), "there was room");
-                    letters += 1;
+                    messages += 1;
                 }
                 let mut mad = Received { here: got.here.clone(), ..Received::new(bytes_max) };
                 assert_eq!(mad.arrived((5, 0), bytes), None, "there was none");
-                assert!(letters > 0, "after all is received there is room");
+                assert!(messages > 0, "after all is received there is room");
                 assert!(sent.has_room(4), "another task has room");
-                assert!(letters <= bytes_max / bytes + 1);
-                for _ in 0..letters {
+                assert!(messages <= bytes_max / bytes + 1);
+                for _ in 0..messages {
                     if let Some(bytes) = got.add((5, 0), bytes) {
                         sent.remove(5, bytes).expect("it was sent");
                     }

@@ -25,7 +25,11 @@ pub const VARIABLES: &[(&str, &str, &str)] = &[
     ("MIGRATE", "0", "1: a page that one node alone wrote moves there at a barrier"),
     ("ALONE", "1", "1: pages that no other node has are written without notice"),
     ("CALLS", "1", "0: system calls find no shared memory that is elsewhere; no rights are needed"),
-    ("LETTERS", "64M", "bytes sent by a node to a task and not received, above which senders wait"),
+    (
+        "MESSAGES",
+        "64M",
+        "bytes sent by a node to a task and not received, above which senders wait",
+    ),
     ("JOIN", "60", "seconds that a task waits for others that do not join; 0: for ever"),
     (
         "RIDES",
@@ -52,7 +56,7 @@ pub struct Agreed {
     /// Threads are stopped inside system calls, too.
     pub calls: bool,
     /// Bytes that a node may send to a task ahead of its receives. One message more is allowed.
-    pub letters_max: u64,
+    pub messages_max: u64,
     /// The messages that carry other pages.
     pub rides: Policy,
     /// Time after which a silent node is lost.
@@ -122,8 +126,8 @@ impl Settings {
         let start = address(&value("START"))
             .filter(|start| start % 4096 == 0 && (1 << 40..=0x6000_0000_0000).contains(start))
             .ok_or_else(|| wrong("START", "an address, such as 0x580000000000, of a page"))?;
-        let letters_max = bytes(&value("LETTERS"))
-            .ok_or_else(|| wrong("LETTERS", "a number of bytes, such as 64M"))?;
+        let messages_max = bytes(&value("MESSAGES"))
+            .ok_or_else(|| wrong("MESSAGES", "a number of bytes, such as 64M"))?;
         let time = |name: &str| -> Result<_, DsmError> {
             let seconds = value(name).parse().map_err(|_| wrong(name, "a number of seconds"))?;
             Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
@@ -141,7 +145,7 @@ impl Settings {
                 migrate: is_on("MIGRATE")?,
                 alone: is_on("ALONE")?,
                 calls: is_on("CALLS")?,
-                letters_max: letters_max as u64,
+                messages_max: messages_max as u64,
                 timeout: time("TIMEOUT")?,
                 rides: Policy::named(&value("RIDES"))
                     .ok_or_else(|| wrong("RIDES", &Policy::ALL.map(Policy::name).join(", ")))?,
@@ -177,7 +181,7 @@ mod tests {
         assert_eq!(settings.agreed.page_bytes, 8192);
         assert_eq!(settings.agreed.timeout, Some(Duration::from_secs(20)));
         assert_eq!(settings.join, Some(Duration::from_secs(60)));
-        assert_eq!(settings.agreed.letters_max, 64 << 20);
+        assert_eq!(settings.agreed.messages_max, 64 << 20);
         assert_eq!(settings.statistics, Statistics::None);
     }
 
@@ -194,7 +198,7 @@ mod tests {
             ("TIMEOUT", "-1"),
             ("JOIN", "soon"),
             ("CALLS", "2"),
-            ("LETTERS", "64 MB"),
+            ("MESSAGES", "64 MB"),
         ] {
             let error = Settings::of(|asked| (asked == name).then(|| value.to_owned()));
             let line = error.expect_err("it makes no sense").to_string();

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use coherence::diff;
 use coherence::message::{Header, Op};
+use coherence::random::Random;
 use coherence::ride::{self, By, Fate, Ride};
 use coherence::run::{self, NOBODY, Run};
-use coherence::story::Random;
 use dsm::frame::{Address, Frame};
 use dsm::launch::Launch;
 use dsm::ledger::Allocation;
@@ -153,21 +153,21 @@ const NONSENSE: &[(&str, fn(Say<'_>), &str)] = &[
         "has sent an unknown header: a protocol violation"
     }),
     (
-        "a letter for nobody",
-        |say| say(Frame::Letter(Address { from: 1, to: 9, tag: 0 }), vec![]),
+        "a message for nobody",
+        |say| say(Frame::Message(Address { from: 1, to: 9, tag: 0 }), vec![]),
         "has sent a message between other tasks",
     ),
     (
-        "letters without end",
+        "messages without end",
         |say| {
             for _ in 0..100_000 {
-                say(Frame::Letter(Address { from: 1, to: 0, tag: 0 }), vec![0; 4000]);
+                say(Frame::Message(Address { from: 1, to: 0, tag: 0 }), vec![0; 4000]);
             }
         },
         "has sent messages beyond the limit",
     ),
     (
-        "letters that were never sent",
+        "messages that were never sent",
         |say| say(Frame::Received { task: 1, bytes: 1 }, vec![]),
         "has sent a receipt of unsent messages",
     ),
@@ -180,7 +180,7 @@ fn anything(random: &mut Random) -> (Frame, Vec<u8>) {
         _ => random.below(PAGES + 9) as u64,
     };
     let frame = match random.below(12) {
-        0 => Frame::Letter(Address {
+        0 => Frame::Message(Address {
             from: 1,
             to: random.one_in(9).into(),
             tag: random.below(3) as i32,

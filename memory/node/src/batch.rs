@@ -64,7 +64,7 @@ impl Outbox {
     /// The body carries pages.
     pub fn add(&mut self, header: &Header, body: &Body) {
         assert!(body.is_letter(), "a batched message brings no pages");
-        let message = body.letter(header);
+        let message = body.encode_for_batch(header);
         match self.batches.iter_mut().find(|(to, _)| *to == header.to) {
             Some((_, batch)) => batch.extend(message),
             None => self.batches.push((header.to, message)),
@@ -79,7 +79,7 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use coherence::sequential::message::{Op, letters};
+    use coherence::sequential::message::{Op, parse_batch};
 
     use super::*;
 
@@ -123,7 +123,7 @@ mod tests {
             .take()
             .into_iter()
             .map(|(to, bytes)| {
-                let messages = letters(&bytes).expect("a batch");
+                let messages = parse_batch(&bytes).expect("a batch");
                 (to, messages.iter().map(|(header, _)| header.page).collect())
             })
             .collect();

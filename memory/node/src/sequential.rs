@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
 use coherence::sequential::frame::Frame;
-use coherence::sequential::message::{Body, Content, Header, Pages, letters, parse};
+use coherence::sequential::message::{Body, Content, Header, Pages, parse, parse_batch};
 use coherence::sequential::page::State;
 use coherence::sequential::{Action, Event, Node};
 use pager::{Access, PagerError};
@@ -151,7 +151,7 @@ pub trait Replica: Driver {
     /// Handles a batched message, which carries no pages.
     fn receive_batch(&mut self, from: NodeId, body: &[u8]) {
         let me = self.pages().node.options().me;
-        let messages = letters(body)
+        let messages = parse_batch(body)
             .filter(|all| all.iter().all(|(header, _)| (header.from, header.to) == (from, me)));
         let Some(messages) = messages else { return self.violated(from, "a batch", None) };
         for (header, content) in &messages {
@@ -285,7 +285,7 @@ pub trait Replica: Driver {
     /// Sends the batched messages.
     fn send_batches(&mut self) {
         for (to, body) in self.pages_mut().outbox.take() {
-            self.engine_mut().send(to, &Frame::<()>::Letters.bytes(), body);
+            self.engine_mut().send(to, &Frame::<()>::Batch.bytes(), body);
         }
     }
 

@@ -5,9 +5,9 @@
 
 use coherence::content::Content;
 use coherence::message::{Header, NodeId, Op};
+use coherence::random::Random;
 use coherence::ride::{By, Fate, Ride};
 use coherence::run::{NOBODY, Run};
-use coherence::story::Random;
 use coherence::{scope, sequential};
 
 /// The faults of a run.

@@ -11,8 +11,8 @@
 pub mod racing;
 
 use coherence::message::NodeId;
+use coherence::random::{self, Operation, Random, Size, random_program};
 use coherence::record;
-use coherence::story::{Operation, Random, Size, Story, story};
 
 use crate::cluster::Cluster;
 use crate::faults::Faults;
@@ -23,27 +23,27 @@ use crate::report::RunError;
 use crate::setup::Setup;
 use crate::task::{Task, TaskFuture};
 
-/// A story as a program.
-struct StoryProgram<'a> {
-    story: &'a Story,
+/// A random program for the simulator.
+struct RandomTasks<'a> {
+    program: &'a random::Program,
     page_bytes: u64,
 }
 
-impl Program for StoryProgram<'_> {
+impl Program for RandomTasks<'_> {
     fn has_contents(&self) -> bool {
         true
     }
 
     fn allocations(&self, tasks: u64, page_bytes: u64) -> Vec<Allocation> {
-        let nodes = self.story.nodes.len() as u32;
-        let home = |page| u64::from(self.story.homes.of(page, nodes)) * tasks / u64::from(nodes);
-        (0..self.story.pages).map(|page| Allocation::on(home(page), page_bytes)).collect()
+        let nodes = self.program.nodes.len() as u32;
+        let home = |page| u64::from(self.program.homes.of(page, nodes)) * tasks / u64::from(nodes);
+        (0..self.program.pages).map(|page| Allocation::on(home(page), page_bytes)).collect()
     }
 
     fn task(&self, me: Task, _: &[u64]) -> TaskFuture {
-        let per_node = me.tasks as usize / self.story.nodes.len();
+        let per_node = me.tasks as usize / self.program.nodes.len();
         let (node, task) = (me.task as usize / per_node, me.task as usize % per_node);
-        let script = self.story.nodes[node][task].clone();
+        let script = self.program.nodes[node][task].clone();
         let page_bytes = self.page_bytes;
         Box::pin(async move {
             for next in script {
@@ -88,19 +88,19 @@ pub fn run(seed: u64) -> Result<(), String> {
         true => Size { nodes: 24, tasks: 1, same: true },
         false => Size { nodes: 6, tasks: 3, same: true },
     };
-    let story = story(&mut random, size, PAGE_BYTES);
-    let nodes = story.nodes.len() as u32;
+    let program = random_program(&mut random, size, PAGE_BYTES);
+    let nodes = program.nodes.len() as u32;
     let cluster = if random.one_in(2) { "paper" } else { "current" };
     let setup = Setup {
         cluster: Cluster::known(cluster).expect("a built-in cluster"),
         nodes,
-        tasks: story.nodes[0].len() as u32,
+        tasks: program.nodes[0].len() as u32,
         page_bytes: PAGE_BYTES,
         consistency: Consistency::Scope,
         copies_max: u64::MAX,
-        migrate: story.migrate,
-        alone: story.alone,
-        rides: story.rides,
+        migrate: program.migrate,
+        alone: program.alone,
+        rides: program.rides,
         contention: random.one_in(2),
     };
     let scale_ns = if cluster == "paper" { 400_000 } else { 15_000 };
@@ -109,8 +109,8 @@ pub fn run(seed: u64) -> Result<(), String> {
         .then(|| (random.below(nodes as usize) as NodeId, random.below(100 * scale_ns) as u64));
     let delay_ns_max = scale_ns << random.below(6);
     let pause_ns_max = scale_ns << random.below(6);
-    let program = StoryProgram { story: &story, page_bytes: PAGE_BYTES as u64 };
-    let mut machine = Machine::new(&setup, &program);
+    let tasks = RandomTasks { program: &program, page_bytes: PAGE_BYTES as u64 };
+    let mut machine = Machine::new(&setup, &tasks);
     machine.record();
     machine.inject(Faults { random, delay_ns_max, pause_ns_max, lost });
     match machine.run() {

@@ -4,9 +4,9 @@
 //! Each program has the same number of pages at each task's node. In every round each task reads
 //! some pages of other tasks, computes, and writes its own pages.
 
+use coherence::random::Random;
 use coherence::ride::Policy;
 use coherence::scope::statistics::each;
-use coherence::story::Random;
 use sim::cluster::Cluster;
 use sim::machine::Machine;
 use sim::program::{Allocation, Program};

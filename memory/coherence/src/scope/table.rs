@@ -107,8 +107,8 @@ impl Hash for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
     use crate::ride::Policy;
-    use crate::story::Random;
 
     fn options(nodes: u32, me: NodeId) -> Options {
         let rides = Policy::Normal;

@@ -7,20 +7,20 @@ use serde::de::DeserializeOwned;
 use super::message::Header;
 
 /// A message between drivers. The body of `Page` is the body of the protocol's message. The body of
-/// `Letters` is a batch of messages. Drivers define the bodies of `Word`.
+/// `Batch` is a batch of messages. Drivers define the bodies of `Word`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<W> {
     /// A message of the protocol.
     Page(Header),
-    /// A batch of messages without pages: see [`letters`](super::message::letters).
-    Letters,
+    /// A batch of messages without pages: see [`parse_batch`](super::message::parse_batch).
+    Batch,
     /// A control message of the drivers.
     Word(W),
 }
 
 const PAGE: u8 = 1;
 const WORD: u8 = 2;
-const LETTERS: u8 = 3;
+const BATCH: u8 = 3;
 
 impl<W: Serialize + DeserializeOwned> Frame<W> {
     /// Encodes the header of the message.
@@ -31,7 +31,7 @@ impl<W: Serialize + DeserializeOwned> Frame<W> {
                 bytes.push(PAGE);
                 bytes.extend(header.bytes());
             }
-            Frame::Letters => bytes.push(LETTERS),
+            Frame::Batch => bytes.push(BATCH),
             Frame::Word(word) => {
                 bytes.push(WORD);
                 bytes = postcard::to_extend(&word, bytes).expect("a vector has room");
@@ -45,7 +45,7 @@ impl<W: Serialize + DeserializeOwned> Frame<W> {
         let (kind, rest) = bytes.split_first()?;
         match *kind {
             PAGE => Header::parse(rest).map(Frame::Page),
-            LETTERS => rest.is_empty().then_some(Frame::Letters),
+            BATCH => rest.is_empty().then_some(Frame::Batch),
             WORD => match postcard::take_from_bytes(rest) {
                 Ok((word, [])) => Some(Frame::Word(word)),
                 _ => None,

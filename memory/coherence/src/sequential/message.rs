@@ -230,10 +230,10 @@ pub fn parse<'a>(
     Some((runs, Pages { zeros, bytes, page_bytes }))
 }
 
-/// Decodes a batch of messages, each encoded by [`Body::letter`]. Returns `None` if it is
+/// Decodes a batch of messages, each encoded by [`Body::encode_for_batch`]. Returns `None` if it is
 /// malformed, or if a message carries pages.
-pub fn letters(mut bytes: &[u8]) -> Option<Vec<(Header, Content)>> {
-    let mut letters = Vec::new();
+pub fn parse_batch(mut bytes: &[u8]) -> Option<Vec<(Header, Content)>> {
+    let mut messages = Vec::new();
     while !bytes.is_empty() {
         let (header, rest) = bytes.split_at_checked(Header::BYTES)?;
         let header = Header::parse(header)?;
@@ -243,10 +243,10 @@ pub fn letters(mut bytes: &[u8]) -> Option<Vec<(Header, Content)>> {
         if header.op.grants() && header.aboard(&content) > 0 {
             return None;
         }
-        letters.push((header, content));
+        messages.push((header, content));
         bytes = rest;
     }
-    Some(letters)
+    Some(messages)
 }
 
 /// The body of a message to send.
@@ -283,10 +283,10 @@ impl Body {
         }
     }
 
-    /// Encodes header and body for a batch: see [`letters`]. The body must carry no pages.
-    pub fn letter(&self, header: &Header) -> Vec<u8> {
+    /// Encodes header and body for a batch: see [`parse_batch`]. The body must carry no pages.
+    pub fn encode_for_batch(&self, header: &Header) -> Vec<u8> {
         let mut bytes = header.bytes().to_vec();
-        bytes.extend(self.bytes(|_, _| unreachable!("a letter brings no pages")));
+        bytes.extend(self.bytes(|_, _| unreachable!("a message of a batch brings no pages")));
         bytes
     }
 
@@ -417,7 +417,7 @@ mod tests {
             let _ = Header::parse(&bytes);
             let header = header(Op::ALL[op], whole, runs);
             let _ = parse(&header, &body, 4);
-            let _ = letters(&[&header.bytes()[..], &body, &bytes].concat());
+            let _ = parse_batch(&[&header.bytes()[..], &body, &bytes].concat());
         }
     }
 
@@ -459,19 +459,22 @@ mod tests {
             (header(Op::GrantWrite, false, 0), none()),
             (header(Op::Acknowledge, false, 0), Body::Runs(Vec::new())),
         ];
-        let bytes: Vec<u8> = sent.iter().flat_map(|(header, body)| body.letter(header)).collect();
-        let came = letters(&bytes).expect("ours");
+        let bytes: Vec<u8> =
+            sent.iter().flat_map(|(header, body)| body.encode_for_batch(header)).collect();
+        let came = parse_batch(&bytes).expect("ours");
         let said = sent.iter().map(|(header, body)| (*header, body.runs().to_vec()));
         assert!(sent.iter().all(|(_, body)| body.is_letter()));
         assert_eq!(came, said.collect::<Vec<_>>());
-        let is_whole = |cut: usize| letters(&bytes[..cut]).is_some();
+        let is_whole = |cut: usize| parse_batch(&bytes[..cut]).is_some();
         assert_eq!((0..bytes.len()).filter(|&cut| is_whole(cut)).count(), sent.len());
         for (whole, rides) in [(true, vec![]), (false, hopes)] {
             let header = header(Op::GrantWrite, whole, rides.len() as u16);
             let body = Body::Pages { asked: None, rides: rides.clone() };
             assert!(
-                letters(&[&none().letter(&header)[..40], &body.bytes(|_, _| ())].concat())
-                    .is_none()
+                parse_batch(
+                    &[&none().encode_for_batch(&header)[..40], &body.bytes(|_, _| ())].concat()
+                )
+                .is_none()
             );
         }
         assert!(!Body::New(Vec::new()).is_letter());

@@ -243,7 +243,7 @@ impl Hash for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::story::Random;
+    use crate::random::Random;
 
     /// Each page is in the state of its last allocation or reset, whether it was used before or
     /// not.

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use coherence::content::Content;
 use coherence::diff;
 use coherence::message::{Header, NodeId, Page};
+use coherence::random::{Operation, Program};
 use coherence::scope::event::{Body, Kept};
 use coherence::scope::page::{EVENTS, PageEvent, STATES, State, TABLE};
 use coherence::scope::{Action, Event, Node, Options};
-use coherence::story::{Operation, Story};
 
 /// Number of times each rule was applied, by state and event.
 static TAKEN: [[AtomicU64; EVENTS]; STATES] =
@@ -97,29 +97,29 @@ pub enum Next {
 }
 
 impl Machine {
-    pub fn new(story: &Story) -> Self {
-        let nodes = story.nodes.len() as u32;
-        let hosts = story.nodes.iter().enumerate().map(|(me, scripts)| {
+    pub fn new(program: &Program) -> Self {
+        let nodes = program.nodes.len() as u32;
+        let hosts = program.nodes.iter().enumerate().map(|(me, scripts)| {
             let mut node = Node::new(Options {
                 nodes,
                 me: me as NodeId,
                 tasks: scripts.len() as u32,
-                migrate: story.migrate,
-                alone: story.alone,
-                rides: story.rides,
+                migrate: program.migrate,
+                alone: program.alone,
+                rides: program.rides,
                 pages_max: 4,
             });
-            let allocate = Event::Allocate { pages: story.pages, homes: story.homes };
+            let allocate = Event::Allocate { pages: program.pages, homes: program.homes };
             node.step(allocate, 0, &mut Vec::new()).expect("no message");
             let frame = |page| {
-                let home = story.homes.of(page, nodes) == me as NodeId;
+                let home = program.homes.of(page, nodes) == me as NodeId;
                 let bytes = if home { [0; PAGE] } else { [NOTHING; PAGE] };
                 Frame { access: Access::None, bytes, twin: None }
             };
             let task = Task { at: 0, read: None, status: Status::Runs };
             Host {
                 node,
-                frames: (0..story.pages).map(frame).collect(),
+                frames: (0..program.pages).map(frame).collect(),
                 changes: BTreeMap::new(),
                 kept: BTreeMap::new(),
                 tasks: vec![task; scripts.len()],
@@ -128,9 +128,9 @@ impl Machine {
         Self { hosts: hosts.collect(), network: BTreeMap::new(), wrong: None, slow_faults: false }
     }
 
-    pub fn next(&self, story: &Story) -> Vec<Next> {
+    pub fn next(&self, program: &Program) -> Vec<Next> {
         let mut next = Vec::new();
-        for (host, scripts) in story.nodes.iter().enumerate() {
+        for (host, scripts) in program.nodes.iter().enumerate() {
             for (task, script) in scripts.iter().enumerate() {
                 let state = &self.hosts[host].tasks[task];
                 match state.status {
@@ -146,28 +146,28 @@ impl Machine {
     }
 
     /// Returns true if all scripts have ended, and nothing is in flight.
-    pub fn is_done(&self, story: &Story) -> bool {
+    pub fn is_done(&self, program: &Program) -> bool {
         let ended = |(host, scripts): (&Host, &Vec<Vec<Operation>>)| {
             let mut tasks = host.tasks.iter().zip(scripts);
             host.node.is_idle() && tasks.all(|(task, script)| task.at == script.len())
         };
-        self.hosts.iter().zip(&story.nodes).all(ended)
+        self.hosts.iter().zip(&program.nodes).all(ended)
     }
 
     /// Performs a step. Its grants carry those of these pages that they may carry.
-    pub fn go_with(&mut self, story: &Story, next: Next, rides: Vec<Page>) {
+    pub fn go_with(&mut self, program: &Program, next: Next, rides: Vec<Page>) {
         let host = match next {
             Next::Task(host, _) | Next::Fault(host, _) => host,
             Next::Deliver(_, to) => to as usize,
         };
         self.hosts[host].node.suggest(rides);
-        self.go(story, next);
+        self.go(program, next);
         self.hosts[host].node.suggest(Vec::new());
     }
 
-    pub fn go(&mut self, story: &Story, next: Next) {
+    pub fn go(&mut self, program: &Program, next: Next) {
         match next {
-            Next::Task(host, task) => self.task(host, task, story.nodes[host][task].as_slice()),
+            Next::Task(host, task) => self.task(host, task, program.nodes[host][task].as_slice()),
             Next::Fault(host, task) => self.fault(host, task),
             Next::Deliver(from, to) => {
                 let messages = self.network.get_mut(&(from, to)).expect("a message in flight");

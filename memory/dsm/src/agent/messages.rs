@@ -7,7 +7,7 @@ use super::Agent;
 use super::requests::bytes_of;
 use super::tasks::PendingSend;
 use crate::frame::{Address, Frame};
-use crate::mailbox::{Letter, cost};
+use crate::mailbox::{Message, cost};
 
 impl Agent {
     /// Sends pending messages whose receivers have room.
@@ -33,24 +33,24 @@ impl Agent {
         self.unreceived.add(to, cost(text.len()));
         self.reply(task, Ok([0, 0]));
         match node == self.options.me {
-            true => self.deliver_or_keep(Letter { address, text }),
-            false => self.send(node, Frame::Letter(address), text),
+            true => self.deliver_or_keep(Message { address, text }),
+            false => self.send(node, Frame::Message(address), text),
         }
     }
 
     /// Delivers a message to a task of this node, or keeps it until the task wants it.
-    pub(super) fn deliver_or_keep(&mut self, letter: Letter) {
-        let local = self.world.members[letter.address.to as usize].local;
-        if let Some(letter) = self.tasks[local as usize].mailbox.put(letter) {
-            self.deliver(local, letter);
+    pub(super) fn deliver_or_keep(&mut self, message: Message) {
+        let local = self.world.members[message.address.to as usize].local;
+        if let Some(message) = self.tasks[local as usize].mailbox.put(message) {
+            self.deliver(local, message);
         }
     }
 
     /// Delivers a message to a task that waits for it.
-    pub(super) fn deliver(&mut self, task: Task, letter: Letter) {
-        let (from, bytes) = (letter.address.from, cost(letter.text.len()));
+    pub(super) fn deliver(&mut self, task: Task, message: Message) {
+        let (from, bytes) = (message.address.from, cost(message.text.len()));
         let state = &mut self.tasks[task as usize];
-        state.message = letter.text;
+        state.message = message.text;
         let answer =
             [state.message.as_ptr().expose_provenance() as u64, state.message.len() as u64];
         self.reply(task, Ok(answer));

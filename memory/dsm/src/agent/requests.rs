@@ -69,8 +69,8 @@ impl Agent {
             Request::Receive { from, tag } => {
                 let wanted =
                     Wanted { from: u32::try_from(from).ok(), tag: (tag != ANY_TAG).then_some(tag) };
-                if let Some(letter) = self.tasks[task as usize].mailbox.take(wanted) {
-                    self.deliver(task, letter);
+                if let Some(message) = self.tasks[task as usize].mailbox.take(wanted) {
+                    self.deliver(task, message);
                 }
                 self.check_ended();
             }

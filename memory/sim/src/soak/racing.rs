@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use coherence::message::NodeId;
+use coherence::random::Random;
 use coherence::ride::Policy;
-use coherence::story::Random;
 
 use crate::cluster::Cluster;
 use crate::faults::Faults;

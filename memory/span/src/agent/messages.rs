@@ -43,7 +43,7 @@ impl Agent {
         let at_origin = self.origin.is_some();
         match Frame::parse(&header) {
             Some(Frame::Page(header)) => self.receive(from, header, &body),
-            Some(Frame::Letters) => self.receive_batch(from, &body),
+            Some(Frame::Batch) => self.receive_batch(from, &body),
             Some(Frame::Word(Message::Alive)) => {}
             Some(Frame::Word(Message::Exit { status })) if at_origin => {
                 self.end(status, &String::from_utf8_lossy(&body));

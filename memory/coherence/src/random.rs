@@ -1,8 +1,8 @@
-//! Random programs with known results ("stories"). The random walks in `tests/` run them in
+//! Random programs with known results. The random walks in `tests/` run them in
 //! arbitrary order, and the simulator runs them on random clusters.
 //!
-//! No story has a data race. A byte is either counted under one lock, or has between two barriers
-//! either one writer or only readers. So the value of every read is known when the story is made.
+//! No program has a data race. A byte is either counted under one lock, or has between two barriers
+//! either one writer or only readers. So the value of every read is known when the program is made.
 
 use crate::message::{Lock, Page};
 use crate::ride::Policy;
@@ -35,7 +35,7 @@ pub enum Operation {
 
 /// The programs of all tasks, and the layout of memory.
 #[derive(Clone, Debug)]
-pub struct Story {
+pub struct Program {
     /// The program of each task, by node and task.
     pub nodes: Vec<Vec<Vec<Operation>>>,
     /// Number of pages.
@@ -74,7 +74,7 @@ impl Random {
     }
 }
 
-/// The size limits of a story.
+/// The size limits of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Maximum number of nodes.
@@ -85,7 +85,7 @@ pub struct Size {
     pub same: bool,
 }
 
-/// The layout of a story's memory.
+/// The layout of a program's memory.
 struct Layout {
     pages: usize,
     page_bytes: usize,
@@ -106,14 +106,14 @@ struct Values {
     after: Vec<u8>,
 }
 
-/// Generates a story within these size limits, for pages of `page_bytes` bytes.
-pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
+/// Generates a program within these size limits, for pages of `page_bytes` bytes.
+pub fn random_program(random: &mut Random, size: Size, page_bytes: usize) -> Program {
     let nodes = 1 + random.below(size.nodes);
     let mut tasks: Vec<usize> = (0..nodes).map(|_| 1 + random.below(size.tasks)).collect();
     if size.same {
         tasks = vec![tasks[0]; nodes];
     }
-    // One page in some stories: it then goes through all states.
+    // One page in some programs: it then goes through all states.
     let pages = if random.one_in(3) { 1 } else { 1 + random.below(4) };
     let bytes = pages * page_bytes;
     let lock_of = (0..bytes).map(|_| random.one_in(3).then(|| random.below(3) as Lock)).collect();
@@ -153,7 +153,7 @@ pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
             Homes::Blocks { pages: 1 + random.below(2) as u64, first: random.below(nodes) as u32 }
         }
     };
-    Story {
+    Program {
         nodes: scripts,
         pages: pages as u64 + 1,
         homes,
