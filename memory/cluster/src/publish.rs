@@ -175,7 +175,7 @@ impl Agent {
         }
         self.blocks.known.insert(block, bits);
         let known = pages_of(block).filter(|&page| bits.is_set(page));
-        known.for_each(|page| self.pages.node.may_foresee(page..page + 1));
+        known.for_each(|page| self.pages.node.allow_prediction(page..page + 1));
         self.show_pooled(from, block, chunk, &bits);
         if carries_request && !is_mapped {
             self.declined(page, from);

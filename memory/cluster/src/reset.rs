@@ -138,7 +138,7 @@ impl Agent {
         let blocks = block_of(pages.start)..=block_of(pages.end - 1);
         self.blocks.known.retain(|block, _| !blocks.contains(block));
         let unknown = pages_of(*blocks.start()).start..pages_of(*blocks.end()).end;
-        self.pages.node.may_not_foresee(unknown);
+        self.pages.node.forbid_prediction(unknown);
         if !self.pages.node.is_quiet(&pages) {
             return self.protocol_violation(home, "a reset of pages that are in use");
         }

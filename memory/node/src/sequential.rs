@@ -36,7 +36,7 @@ impl Sequential {
     /// Creates the state around a node of the protocol. Only pages that the user registers are
     /// predicted: those that are mapped.
     pub fn new(mut node: Node) -> Self {
-        node.foresee_only_told();
+        node.predict_only_allowed();
         let (residency, closed) = (Residency::default(), Closed::default());
         Self { node, residency, closed, outbox: Outbox::default(), actions: Vec::new() }
     }

@@ -19,7 +19,7 @@
 //! cost one bit each. If tasks of the owner use such pages first, it maps more of them at once.
 //!
 //! **Selection.** Every page may be predicted, unless a driver registers the pages that exist
-//! ([`Node::foresee_only_told`]).
+//! ([`Node::predict_only_allowed`]).
 //!
 //! **Feedback.** Prefetched pages are mapped, except for the last predicted one, the *mark*. Its
 //! first use is a fault without a message, and shows that all of them were useful. If it is taken
@@ -49,21 +49,21 @@ const WHOLE_MAX: usize = 32;
 const WRITES_MAX: Page = 16;
 
 impl Node {
-    /// Restricts prediction to pages that [`may_foresee`](Self::may_foresee) registers, because the
-    /// node does not know which other pages the program uses.
-    pub fn foresee_only_told(&mut self) {
+    /// Restricts prediction to pages that [`allow_prediction`](Self::allow_prediction) registers,
+    /// because the node does not know which other pages the program uses.
+    pub fn predict_only_allowed(&mut self) {
         self.prefetches.predictable = Some(PageSet::default());
     }
 
     /// Registers pages that may be predicted.
-    pub fn may_foresee(&mut self, pages: Range<Page>) {
+    pub fn allow_prediction(&mut self, pages: Range<Page>) {
         if let Some(predictable) = &mut self.prefetches.predictable {
             predictable.add(pages);
         }
     }
 
     /// Unregisters pages: they may not be predicted any more.
-    pub fn may_not_foresee(&mut self, pages: Range<Page>) {
+    pub fn forbid_prediction(&mut self, pages: Range<Page>) {
         if let Some(predictable) = &mut self.prefetches.predictable {
             predictable.remove(pages);
         }

@@ -101,7 +101,7 @@ impl Agent {
         if let Some(origin) = &mut self.origin {
             origin.protects(&(pages.start * PAGE..pages.end * PAGE), 0);
         }
-        self.pages.node.may_not_foresee(pages.clone());
+        self.pages.node.forbid_prediction(pages.clone());
         self.engine.memory.restrict_open(pages, MprotectFlags::empty())
     }
 
@@ -113,8 +113,8 @@ impl Agent {
         }
         self.engine.memory.open(pages.clone())?;
         match protection {
-            0 => self.pages.node.may_not_foresee(pages.clone()),
-            _ => self.pages.node.may_foresee(pages.clone()),
+            0 => self.pages.node.forbid_prediction(pages.clone()),
+            _ => self.pages.node.allow_prediction(pages.clone()),
         }
         self.engine.memory.restrict(pages, MprotectFlags::from_bits_truncate(protection))
     }
