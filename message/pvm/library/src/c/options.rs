@@ -141,7 +141,6 @@ pub extern "C" fn pvm_getopt(what: c_int) -> c_int {
 
 /// Sets an option of the library. Returns the old value, or `None` if the daemon needs it, too.
 fn set(state: &mut State, what: c_int, value: c_int) -> Result<Option<c_int>, Error> {
-    let tid = state.task.tid().map_or(-1, |tid| tid.as_int());
     let own = state.options.own;
     let swap = |place: &mut c_int| Ok(Some(std::mem::replace(place, value)));
     let allowed = |yes: bool| if yes { Ok(()) } else { Err(Error::BadParam) };
@@ -152,37 +151,8 @@ fn set(state: &mut State, what: c_int, value: c_int) -> Result<Option<c_int>, Er
         }
         PvmDebugMask => swap(&mut state.options.debug_mask),
         PvmAutoErr => Ok(Some(AUTO_ERR.swap(value, Relaxed))),
-        PvmOutputTid => {
-            let child = children(state);
-            // Of other tasks, only the receiver of our own output is allowed.
-            let parents = value == own.output_tid && child.output_tag == own.output_tag;
-            allowed(value == 0 || value == tid || parents)?;
-            swap(&mut child.output_tid)
-        }
-        PvmOutputContext | PvmOutputCode => {
-            let child = children(state);
-            let (place, parents) = match what {
-                PvmOutputContext => (&mut child.output_context, own.output_context),
-                _ => (&mut child.output_tag, own.output_tag),
-            };
-            allowed(child.output_tid <= 0 || child.output_tid == tid || value == parents)?;
-            swap(place)
-        }
-        PvmTraceTid => {
-            let child = children(state);
-            let parents = value == own.trace_tid && child.trace_tag == own.trace_tag;
-            allowed(value == 0 || value == tid || parents)?;
-            swap(&mut child.trace_tid)
-        }
-        PvmTraceContext | PvmTraceCode => {
-            let child = children(state);
-            let (place, parents) = match what {
-                PvmTraceContext => (&mut child.trace_context, own.trace_context),
-                _ => (&mut child.trace_tag, own.trace_tag),
-            };
-            allowed(child.trace_tid <= 0 || child.trace_tid == tid || value == parents)?;
-            swap(place)
-        }
+        PvmOutputTid | PvmOutputContext | PvmOutputCode | PvmTraceTid | PvmTraceContext
+        | PvmTraceCode => set_receiver(state, what, value).map(Some),
         PvmTraceBuffer => swap(&mut children(state).trace_buffer),
         PvmTraceOptions | PvmSelfTraceOptions => {
             if what == PvmSelfTraceOptions {
@@ -227,6 +197,41 @@ fn set(state: &mut State, what: c_int, value: c_int) -> Result<Option<c_int>, Er
         }
         _ => Err(Error::BadParam),
     }
+}
+
+/// Sets the receiver of the children's output or trace events, or the context or tag of these. Of
+/// other tasks, only the receiver of this task's own output or events is allowed.
+fn set_receiver(state: &mut State, what: c_int, value: c_int) -> Result<c_int, Error> {
+    let tid = state.task.tid().map_or(-1, |tid| tid.as_int());
+    let own = state.options.own;
+    let child = children(state);
+    let (receiver, context, tag, [own_receiver, own_context, own_tag]) = match what {
+        PvmOutputTid | PvmOutputContext | PvmOutputCode => (
+            &mut child.output_tid,
+            &mut child.output_context,
+            &mut child.output_tag,
+            [own.output_tid, own.output_context, own.output_tag],
+        ),
+        _ => (
+            &mut child.trace_tid,
+            &mut child.trace_context,
+            &mut child.trace_tag,
+            [own.trace_tid, own.trace_context, own.trace_tag],
+        ),
+    };
+    let is_free = *receiver <= 0 || *receiver == tid;
+    let (place, is_allowed) = match what {
+        PvmOutputTid | PvmTraceTid => {
+            let is_own = value == own_receiver && *tag == own_tag;
+            (receiver, value == 0 || value == tid || is_own)
+        }
+        PvmOutputContext | PvmTraceContext => (context, is_free || value == own_context),
+        _ => (tag, is_free || value == own_tag),
+    };
+    if !is_allowed {
+        return Err(Error::BadParam);
+    }
+    Ok(std::mem::replace(place, value))
 }
 
 /// Sets an option that the daemon needs, too, for this task and its future children. Returns the
