@@ -133,6 +133,111 @@ const FIXED_STUBS_SIZE: u64 = 64 << 20;
 
 const READ_WRITE: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
 
+/// Maps the head of the segment, which has the control block, or clears it where it is mapped.
+///
+/// # Safety
+/// As for [`load`]. The export area is mapped if `export_mapped`.
+unsafe fn map_head(gate: Gate, segment: SegmentLayout, export_mapped: bool) -> Result<(), Errno> {
+    if export_mapped {
+        // Peers may have written to it since the last task of this ID ended. SAFETY: `load`
+        // requires that the caller may fill the segment, whose export area is mapped.
+        unsafe {
+            match gate.is_shared() {
+                false => {
+                    let (at, size) = (segment.start() as *mut _, EXPORT_SIZE as usize);
+                    libc::madvise(at, size, libc::MADV_DONTNEED);
+                }
+                // Other domains look at it: its pages stay.
+                true => ptr::write_bytes(segment.start() as *mut u8, 0, EXPORT_SIZE as usize),
+            }
+        }
+    }
+    let head = if export_mapped { segment.task_block() } else { segment.start() };
+    let head_end = if gate.is_shared() { segment.stubs() } else { segment.memory_bitmap() };
+    // SAFETY: `load` requires that the caller may fill the segment, whose head is mapped.
+    unsafe {
+        map_zeros(gate, ptr::null_mut(), head, head_end - head, READ_WRITE)?;
+        if gate.is_shared() && !export_mapped {
+            // A reader in another domain must not find a hole. Above all the space's owner has no
+            // gate.
+            ptr::write_bytes(segment.start() as *mut u8, 0, EXPORT_SIZE as usize);
+        }
+    }
+    Ok(())
+}
+
+/// Fills in the control block, except for what follows from the image.
+///
+/// # Safety
+/// `task` must be mapped, and nothing else may use it.
+unsafe fn fill(
+    task: *mut Task,
+    gate: Gate,
+    segment: SegmentLayout,
+    mmap: Range<u64>,
+    program: &Program,
+    info: &TaskInfo<'_>,
+) {
+    // SAFETY: this function requires that the block is mapped and unused.
+    unsafe {
+        (*task).segment = segment.start();
+        (*task).segment_end = segment.end();
+        (*task).space = gate.space();
+        (*task).id = info.id;
+        (*task).pid = info.pid;
+        (*task).own_start = segment.image();
+        (*task).mmap_start = mmap.start;
+        (*task).mmap_end = mmap.end;
+        (*task).bitmap = segment.bitmap() as *mut AtomicU64;
+        (*task).memory = segment.memory_bitmap() as *mut AtomicU64;
+        (*task).plain = segment.plain_bitmap() as *mut AtomicU64;
+        (*task).stub_next = segment.stubs();
+        (*task).stub_end = segment.image();
+        (*task).start.sigmask = info.sigmask;
+        (*task).start.wake = ptr::null::<AtomicU32>();
+        set_exe(task, &program.real_path);
+    }
+}
+
+/// Maps the stack at the end of the segment, with the program's arguments.
+///
+/// # Safety
+/// `task` must be the control block of the segment, whose end must be free.
+unsafe fn map_stack(
+    gate: Gate,
+    task: *mut Task,
+    segment: SegmentLayout,
+    contents: &stack::Contents<'_>,
+    stack_limit: u64,
+    executable: bool,
+) -> Result<(), LoadErrorKind> {
+    let top = segment.end() - PAGE_SIZE;
+    let bytes = contents.build(top).map_err(LoadErrorKind::Memory)?;
+    let limit = stack_limit.min(segment.stack_size_max()) & !(PAGE_SIZE - 1);
+    if bytes.len() as u64 > limit / 4 {
+        return Err(LoadErrorKind::ArgumentsTooLong);
+    }
+    let sp = top - bytes.len() as u64;
+    // As the kernel does: the arguments and 128 KiB; it grows up to its limit by itself. Shared
+    // memory does not grow, and is not there until it is touched.
+    let size = align_up(bytes.len() as u64 + (128 << 10), PAGE_SIZE).unwrap_or(limit).min(limit);
+    let size = if gate.is_shared() { limit } else { size };
+    let protection = READ_WRITE | if executable { libc::PROT_EXEC as u32 } else { 0 };
+    let flags = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_NORESERVE;
+    // SAFETY: the end of the segment is kept free of other mappings for the stack, and
+    // `bytes` was built for exactly this place.
+    unsafe {
+        if gate.is_shared() {
+            map_zeros(gate, task, top - size, size, protection).map_err(LoadErrorKind::Memory)?;
+        } else {
+            map(top - size, size, protection, flags, None).map_err(LoadErrorKind::Memory)?;
+        }
+        ptr::copy_nonoverlapping(bytes.as_ptr(), sp as *mut u8, bytes.len());
+        (*task).start.sp = sp;
+    }
+    Ok(())
+}
+
 /// Loads `program` into `segment` and returns its control block. The program starts with
 /// [`Gate::start`] on the block's `start`.
 ///
@@ -159,66 +264,23 @@ pub unsafe fn load(
     let mmap_start = segment.mmap_area_start(image_end).ok_or_else(too_small)?;
     let mmap_end = segment.mmap_area_end(info.stack_limit);
 
-    if info.export_mapped {
-        // Peers may have written to it since the last task of this ID ended. SAFETY: `load`
-        // requires that the caller may fill the segment, whose export area is mapped.
-        unsafe {
-            match gate.is_shared() {
-                false => {
-                    let (at, size) = (segment.start() as *mut _, EXPORT_SIZE as usize);
-                    libc::madvise(at, size, libc::MADV_DONTNEED);
-                }
-                // Other domains look at it: its pages stay.
-                true => ptr::write_bytes(segment.start() as *mut u8, 0, EXPORT_SIZE as usize),
-            }
-        }
-    }
-    let head = if info.export_mapped { segment.task_block() } else { segment.start() };
-    let head_end = if gate.is_shared() { segment.stubs() } else { segment.memory_bitmap() };
-    // SAFETY: `load` requires that the caller may fill the segment, whose head is mapped.
-    unsafe {
-        map_zeros(gate, ptr::null_mut(), head, head_end - head, READ_WRITE).map_err(memory)?;
-        if gate.is_shared() && !info.export_mapped {
-            // A reader in another domain must not find a hole. Above all the space's owner has no
-            // gate.
-            ptr::write_bytes(segment.start() as *mut u8, 0, EXPORT_SIZE as usize);
-        }
-    }
+    // SAFETY: `load` requires that the caller may fill the segment.
+    unsafe { map_head(gate, segment, info.export_mapped) }.map_err(memory)?;
     let task = segment.task_block() as *mut Task;
-    // SAFETY: just mapped, zeroed, large enough (a test in `gate` compares sizes), and
-    // not yet known to anybody else.
-    unsafe {
-        (*task).segment = segment.start();
-        (*task).segment_end = segment.end();
-        (*task).space = gate.space();
-        (*task).id = info.id;
-        (*task).pid = info.pid;
-        (*task).own_start = segment.image();
-        (*task).mmap_start = mmap_start;
-        (*task).mmap_end = mmap_end;
-        (*task).bitmap = segment.bitmap() as *mut AtomicU64;
-        (*task).memory = segment.memory_bitmap() as *mut AtomicU64;
-        (*task).plain = segment.plain_bitmap() as *mut AtomicU64;
-        (*task).stub_next = segment.stubs();
-        (*task).stub_end = segment.image();
-        (*task).start.sigmask = info.sigmask;
-        (*task).start.wake = ptr::null::<AtomicU32>();
-        set_exe(task, &program.real_path);
-    }
+    // SAFETY: just mapped, zeroed, large enough (a test in `gate` compares sizes), and not yet known
+    // to anybody else.
+    unsafe { fill(task, gate, segment, mmap_start..mmap_end, program, info) };
     // SAFETY: the block is filled in, the stub area is unmapped.
     unsafe { gate.thunk_init(task) }.map_err(|e| memory(Errno::from_raw_os_error(e)))?;
-
     let is_fixed = program.executable.headers.is_fixed;
     // SAFETY: `image_start..image_end` lies before the mmap area and is unmapped.
     let image = unsafe { map_image(gate, task, &program.executable, image_start, !is_fixed) }?;
-    let bias = match is_fixed {
-        false => image.bias,
-        true => {
-            // SAFETY: just mapped in the segment.
-            unsafe { map_fixed(gate, task, &program.executable, image_start) }?;
-            0
-        }
-    };
+    let mut bias = image.bias;
+    if is_fixed {
+        // SAFETY: just mapped in the segment.
+        unsafe { map_fixed(gate, task, &program.executable, image_start) }?;
+        bias = 0;
+    }
     let own_entry = bias.wrapping_add(program.executable.headers.entry);
     let mut entry = own_entry;
     let mut linker_base = 0;
@@ -258,32 +320,13 @@ pub unsafe fn load(
             vdso: stack::own(libc::AT_SYSINFO_EHDR),
         },
     };
-    let top = segment.end() - PAGE_SIZE;
-    let bytes = contents.build(top).map_err(memory)?;
-    let limit = info.stack_limit.min(segment.stack_size_max()) & !(PAGE_SIZE - 1);
-    if bytes.len() as u64 > limit / 4 {
-        return Err(LoadError::new(path, LoadErrorKind::ArgumentsTooLong));
-    }
-    let sp = top - bytes.len() as u64;
-    // As the kernel does: the arguments and 128 KiB; it grows up to its limit by itself. Shared
-    // memory does not grow, and is not there until it is touched.
-    let size = align_up(bytes.len() as u64 + (128 << 10), PAGE_SIZE).unwrap_or(limit).min(limit);
-    let size = if gate.is_shared() { limit } else { size };
     let executable = program.executable.headers.executable_stack;
-    let protection = READ_WRITE | if executable { libc::PROT_EXEC as u32 } else { 0 };
-    let flags = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_NORESERVE;
-    // SAFETY: the end of the segment is kept free of other mappings for the stack, and
-    // `bytes` was built for exactly this place.
+    // SAFETY: the segment is `task`'s, and its end is free.
+    unsafe { map_stack(gate, task, segment, &contents, info.stack_limit, executable) }
+        .map_err(|kind| LoadError::new(path, kind))?;
+    // SAFETY: madvise(2) changes no memory here. Forks of others do not copy this segment (see the
+    // gate's family.c). Gaps in the segment make the result ENOMEM, after the effect.
     unsafe {
-        if gate.is_shared() {
-            map_zeros(gate, task, top - size, size, protection).map_err(memory)?;
-        } else {
-            map(top - size, size, protection, flags, None).map_err(memory)?;
-        }
-        ptr::copy_nonoverlapping(bytes.as_ptr(), sp as *mut u8, bytes.len());
-        (*task).start.sp = sp;
-        // Forks of others do not copy this segment (see the gate's family.c). Gaps in the segment
-        // make the result ENOMEM, after the effect.
         libc::madvise(segment.start() as *mut _, segment.size() as usize, libc::MADV_DONTFORK);
     }
     Ok(task)
