@@ -192,16 +192,7 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
             Some(mesh.map_err(|why| why.to_string())?)
         }
     };
-    let ready = Ready {
-        address: mesh.as_ref().map_or(&[][..], Mesh::address).to_vec(),
-        processors: order.processors.unwrap_or_else(|| {
-            rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count())
-        }),
-        features: features(),
-        name: format!("node {} ({})", order.node, order.host.clone().unwrap_or_else(host)),
-        ours: ours().map_err(|why| format!("cannot read /proc/self/maps: {why}"))?,
-        clocks: clock_offsets::identity(),
-    };
+    let ready = describe(&order, mesh.as_ref())?;
     control.answer(Ok(ready.clone()))?;
     let everybody: Everybody = control.receive()?;
     control.watch(&doorbell).map_err(|why| format!("cannot start a thread: {why}"))?;
@@ -209,22 +200,47 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
         return Err("there are no nodes".into());
     }
     let mut region = Region::everywhere(Stops::All).map_err(|why| why.to_string())?;
-    let mut early = Vec::new();
-    if let Some(mesh) = &mut mesh {
-        let addresses: Vec<&[u8]> = everybody.nodes.iter().map(|it| &it.address[..]).collect();
-        mesh.connect(&addresses).map_err(|why| why.to_string())?;
-        let names: Vec<&str> = everybody.nodes.iter().map(|it| &it.name[..]).collect();
-        early = mesh.meet(&names, control::is_closed)?;
-    }
-    let ahead = match (&mut mesh, &everybody.nodes[0]) {
-        (Some(mesh), origin) if order.node != 0 && !clock_offsets::are_same(&ready, origin) => {
-            compare_clocks(mesh, &mut early)?
-        }
-        _ => clock_offsets::Times::default(),
+    let (early, ahead) = match &mut mesh {
+        Some(mesh) => meet(mesh, &order, &ready, &everybody.nodes)?,
+        None => Default::default(),
     };
     clocks::find();
     clock_offsets::set(ahead);
-    let options = Options {
+    let Loaded { origin, image, first_thread, report, exe } = match (program, &order.program) {
+        (Some(program), Some(wanted)) => {
+            load_at_origin(program, wanted, &everybody.nodes, &mut region)?
+        }
+        _ => Loaded::default(),
+    };
+    // From here on the program's threads may start.
+    set_here(table, &order, &everybody.nodes, ready, exe, report.is_some());
+    trap::catch();
+    match order.node {
+        0 => sigaction::handle_faults(),
+        _ => sigaction::elsewhere(),
+    }
+    let mut agent = Agent::new(Parts {
+        region,
+        options: options(&order),
+        mesh,
+        table,
+        doorbell,
+        // Without the socket, --move fails.
+        orders: origin.as_ref().and_then(|_| Orders::new().ok()),
+        origin,
+        names: everybody.nodes.into_iter().map(|node| node.name).collect(),
+        wanted: report,
+    });
+    early.into_iter().for_each(|message| agent.handle(message));
+    if let Some(image) = &image {
+        let memory = order.program.as_ref().and_then(|program| program.memory);
+        agent.begin(&image.parts, &image.texts, memory);
+    }
+    Ok((agent, first_thread))
+}
+
+fn options(order: &Order) -> Options {
+    Options {
         nodes: order.nodes,
         me: order.node,
         pages_max: PAGES_MAX,
@@ -232,56 +248,39 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
         rides: Rides::Runs,
         migratory: MIGRATORY_MAX,
         rest: MIN_RESIDENCE_NS,
-    };
-    let mut first_thread = None;
-    let mut loaded = None;
-    let mut counted = None;
-    let mut exe = Exe::default();
-    if let (Some(program), Some(wanted)) = (program, &order.program) {
-        let start = image::start(&program);
-        let mut image = load(&program, &mut region).map_err(|why| why.to_string())?;
-        if let Some(path) = &wanted.report {
-            let path = Path::new(OsStr::from_bytes(path));
-            let file = std::fs::File::options().write(true).open(path);
-            let file = file.map_err(|why| format!("cannot open {}: {why}", path.display()))?;
-            counted = Some(ReportFile { file, areas: std::mem::take(&mut image.areas) });
-        }
-        let name = Path::new(OsStr::from_bytes(&wanted.path)).file_name().unwrap_or_default();
-        set_command_line(&program);
-        let agent = rustix::thread::gettid().as_raw_nonzero().get();
-        // The file stays open. A child that executes nagaya as /proc/self/exe finds it by this name
-        // (cli/src/itself.rs).
-        let file = program.executable.file.into_raw_fd();
-        let _ =
-            rustix::thread::set_name(&CString::new(format!("{AGENT}:{file}")).unwrap_or_default());
-        exe = Exe::new(program.real_path.into_os_string().into_vec(), agent, file);
-        first_thread = Some(Start {
-            entry: image.entry,
-            stack_pointer: image.stack_pointer,
-            name: CString::new(name.as_bytes()).unwrap_or_default(),
-        });
-        let policy = wanted.place;
-        let room = |node: &Ready| Room { processors: node.processors, threads: 0, busy: 0 };
-        let rooms = everybody.nodes.iter().map(room).collect();
-        if let Some(part) = image.parts.iter().find(|it| it.start + it.bytes == image.stack.end) {
-            limits::stack_is(&image.stack, part.start, part.protection);
-        }
-        let mut addresses = Addresses::new(start..image.end, HEAP_BYTES);
-        addresses.map_at(image.stack.clone());
-        let ours = everybody.nodes.iter().flat_map(|node| node.ours.iter().cloned());
-        ours.for_each(|range| addresses.reserve(range));
-        let map = MemoryMap::of(start, &image);
-        loaded = Some((Origin::new(addresses, map, policy, rooms), image));
     }
-    let (origin, image) = loaded.unzip();
-    // From here on the program's threads may start.
+}
+
+/// Describes this node to the others.
+fn describe(order: &Order, mesh: Option<&Mesh>) -> Result<Ready, Refusal> {
+    Ok(Ready {
+        address: mesh.map_or(&[][..], Mesh::address).to_vec(),
+        processors: order.processors.unwrap_or_else(|| {
+            rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count())
+        }),
+        features: features(),
+        name: format!("node {} ({})", order.node, order.host.clone().unwrap_or_else(host)),
+        ours: ours().map_err(|why| format!("cannot read /proc/self/maps: {why}"))?,
+        clocks: clock_offsets::identity(),
+    })
+}
+
+/// Sets what the program's threads see. `names`: areas get names for the report.
+fn set_here(
+    table: &'static RequestTable,
+    order: &Order,
+    all: &[Ready],
+    ready: Ready,
+    exe: Exe,
+    names: bool,
+) {
     let ours = ready.ours;
-    let (node, nodes, names) = (order.node, order.nodes, counted.is_some());
-    let processors = processors::of(&everybody.nodes);
-    let processors_of = processors::names(&everybody.nodes);
+    let (node, nodes) = (order.node, order.nodes);
+    let processors = processors::of(all);
+    let processors_of = processors::names(all);
     if nodes > 1 {
         let own = rustix::thread::sched_getaffinity(None).unwrap_or_default();
-        let first = processors::of(&everybody.nodes[..node as usize]);
+        let first = processors::of(&all[..node as usize]);
         processors::name(&own, first, ready.processors);
     }
     let thread_entry = shadow::first;
@@ -299,29 +298,79 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
         before_leaving,
     }
     .set();
-    trap::catch();
-    match order.node {
-        0 => sigaction::handle_faults(),
-        _ => sigaction::elsewhere(),
+}
+
+/// Connects to the other nodes. Returns messages that came meanwhile, and the offset of the origin's
+/// clocks.
+fn meet(
+    mesh: &mut Mesh,
+    order: &Order,
+    ready: &Ready,
+    nodes: &[Ready],
+) -> Result<(Vec<Received>, Times), Refusal> {
+    let addresses: Vec<&[u8]> = nodes.iter().map(|it| &it.address[..]).collect();
+    mesh.connect(&addresses).map_err(|why| why.to_string())?;
+    let names: Vec<&str> = nodes.iter().map(|it| &it.name[..]).collect();
+    let mut early = mesh.meet(&names, control::is_closed)?;
+    let ahead = match order.node != 0 && !clock_offsets::are_same(ready, &nodes[0]) {
+        true => compare_clocks(mesh, &mut early)?,
+        false => Times::default(),
+    };
+    Ok((early, ahead))
+}
+
+/// The program at the origin. Other nodes have nothing of it.
+#[derive(Default)]
+struct Loaded {
+    origin: Option<Origin>,
+    image: Option<Image>,
+    first_thread: Option<Start>,
+    report: Option<ReportFile>,
+    exe: Exe,
+}
+
+fn load_at_origin(
+    program: Program,
+    wanted: &talk::Program,
+    nodes: &[Ready],
+    region: &mut Region,
+) -> Result<Loaded, Refusal> {
+    let start = image::start(&program);
+    let mut image = load(&program, region).map_err(|why| why.to_string())?;
+    let report = match &wanted.report {
+        Some(path) => {
+            let path = Path::new(OsStr::from_bytes(path));
+            let file = std::fs::File::options().write(true).open(path);
+            let file = file.map_err(|why| format!("cannot open {}: {why}", path.display()))?;
+            Some(ReportFile { file, areas: std::mem::take(&mut image.areas) })
+        }
+        None => None,
+    };
+    let name = Path::new(OsStr::from_bytes(&wanted.path)).file_name().unwrap_or_default();
+    set_command_line(&program);
+    let agent = rustix::thread::gettid().as_raw_nonzero().get();
+    // The file stays open. A child that executes nagaya as /proc/self/exe finds it by this name
+    // (cli/src/itself.rs).
+    let file = program.executable.file.into_raw_fd();
+    let _ = rustix::thread::set_name(&CString::new(format!("{AGENT}:{file}")).unwrap_or_default());
+    let exe = Exe::new(program.real_path.into_os_string().into_vec(), agent, file);
+    let first_thread = Start {
+        entry: image.entry,
+        stack_pointer: image.stack_pointer,
+        name: CString::new(name.as_bytes()).unwrap_or_default(),
+    };
+    let room = |node: &Ready| Room { processors: node.processors, threads: 0, busy: 0 };
+    let rooms = nodes.iter().map(room).collect();
+    if let Some(part) = image.parts.iter().find(|it| it.start + it.bytes == image.stack.end) {
+        limits::stack_is(&image.stack, part.start, part.protection);
     }
-    let mut agent = Agent::new(Parts {
-        region,
-        options,
-        mesh,
-        table,
-        doorbell,
-        // Without the socket, --move fails.
-        orders: origin.as_ref().and_then(|_| Orders::new().ok()),
-        origin,
-        names: everybody.nodes.into_iter().map(|node| node.name).collect(),
-        wanted: counted,
-    });
-    early.into_iter().for_each(|message| agent.handle(message));
-    if let Some(image) = &image {
-        let memory = order.program.as_ref().and_then(|program| program.memory);
-        agent.begin(&image.parts, &image.texts, memory);
-    }
-    Ok((agent, first_thread))
+    let mut addresses = Addresses::new(start..image.end, HEAP_BYTES);
+    addresses.map_at(image.stack.clone());
+    let ours = nodes.iter().flat_map(|node| node.ours.iter().cloned());
+    ours.for_each(|range| addresses.reserve(range));
+    let map = MemoryMap::of(start, &image);
+    let origin = Some(Origin::new(addresses, map, wanted.place, rooms));
+    Ok(Loaded { origin, image: Some(image), first_thread: Some(first_thread), report, exe })
 }
 
 /// Shows the program's arguments to other processes. They read a copy: the kernel reads arguments
