@@ -55,14 +55,8 @@ pub fn report(
     }
     let plan = single_copy::plan(&library);
     add("method", "single copy by", plan.method.clone());
-    add(
-        "threshold",
-        "from",
-        match plan.threshold {
-            Some(bytes) => format!("{bytes} ({})", human(bytes)),
-            None => "unknown (--try measures it)".into(),
-        },
-    );
+    let from = plan.threshold.map(|bytes| format!("{bytes} ({})", human(bytes)));
+    add("threshold", "from", from.unwrap_or_else(|| "unknown (--try measures it)".into()));
     add(
         "settings",
         "settings that matter",
@@ -96,42 +90,45 @@ pub fn report(
             }
             threshold = trial.threshold();
             if threshold.is_none() {
-                obstacles.push(expected.unwrap_or_else(|| {
-                    Obstacle::new(
-                        "no message of the trial was a single copy in the space",
-                        "please report this, with the output of nagaya info --mpi --try",
-                    )
-                }));
+                obstacles.push(expected.unwrap_or_else(no_single_copy));
             }
         }
         (Ok(_), expected) => obstacles.extend(expected),
     }
 
-    let verdict = match (obstacles.first(), threshold) {
+    let verdict = verdict(obstacles.first(), threshold);
+    let first = Line { key: "verdict", title: "messages", value: verdict };
+    let hint = |Obstacle { why, hint }: &Obstacle| {
+        let value = format!("{why}: {hint}");
+        Line { key: "hint", title: "what to do", value }
+    };
+    let all = [first].into_iter().chain(obstacles.iter().map(hint)).chain(lines);
+    for Line { key, title, value } in all {
+        match parsable {
+            true => println!("{key}={value}"),
+            false => println!("{title:<28} {value}"),
+        }
+    }
+    Ok(i32::from(!obstacles.is_empty()))
+}
+
+fn no_single_copy() -> Obstacle {
+    Obstacle::new(
+        "no message of the trial was a single copy in the space",
+        "please report this, with the output of nagaya info --mpi --try",
+    )
+}
+
+/// The answer to the user's question: are messages single copies?
+fn verdict(obstacle: Option<&Obstacle>, threshold: Option<u64>) -> String {
+    match (obstacle, threshold) {
         (Some(obstacle), _) => format!("no: {}", obstacle.why),
         (None, Some(bytes)) => format!(
             "yes: messages of {} and more go through the space, one copy in user space",
             human(bytes)
         ),
-        (None, None) => {
-            "yes: large messages go through the space, one copy in user space".to_string()
-        }
-    };
-    let lines = [Line { key: "verdict", title: "messages", value: verdict }]
-        .into_iter()
-        .chain(obstacles.iter().flat_map(|Obstacle { why, hint }| {
-            let hint = format!("{why}: {hint}");
-            [Line { key: "hint", title: "what to do", value: hint }]
-        }))
-        .chain(lines);
-    for Line { key, title, value } in lines {
-        if parsable {
-            println!("{key}={value}");
-        } else {
-            println!("{title:<28} {value}");
-        }
+        (None, None) => "yes: large messages go through the space, one copy in user space".into(),
     }
-    Ok(i32::from(!obstacles.is_empty()))
 }
 
 /// Lists, for each running job of this user, the number of ranks in its space.
