@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use figure::{Axis, COLOURS, Figure, Kind, Line, Panel, Row, Style, log2};
+use proc::process::Stat;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
@@ -208,9 +209,7 @@ fn pids_of_ranks(launcher: &mut Child, ranks: u32, deadline: Instant) -> Result<
 }
 
 fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after_name) = stat.rsplit_once(')')?;
-    after_name.split_whitespace().nth(1)?.parse().ok()
+    Stat::read(&format!("/proc/{pid}")).ok()?.field(4)
 }
 
 /// Returns the process and all its descendants.

@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use proc::process::Stat;
 use span::node::AGENT;
 
 /// An argument with which nagaya executes itself by this name: for nodes and servers.
@@ -77,9 +78,7 @@ fn agent_s_file(process: u32) -> Option<PathBuf> {
 }
 
 fn parent(process: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-    line.trim().parse().ok()
+    Stat::read(&format!("/proc/{process}")).ok()?.field(4)
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

@@ -4,6 +4,7 @@
 use std::fs;
 
 use control::this_task;
+use proc::process::Status;
 
 /// Reports whether the kernel copies between ordinary processes, and the settings that may forbid
 /// it: key, title, value.
@@ -41,10 +42,8 @@ fn cma() -> String {
 }
 
 fn status_line(key: &str, names: &[&str]) -> String {
-    let status = fs::read("/proc/self/status").unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-    let number = value.and_then(|v| v.trim().parse::<usize>().ok());
+    let status = Status::read("/proc/self").ok();
+    let number = status.and_then(|status| status.field(key)?.parse::<usize>().ok());
     number.and_then(|n| names.get(n)).map_or("unknown".into(), |name| (*name).to_string())
 }
 

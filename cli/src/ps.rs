@@ -3,6 +3,7 @@
 use nagaya_server::Failure;
 use nagaya_server::protocol::TaskStatus;
 use nagaya_server::query;
+use proc::process::Stat;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,11 +59,8 @@ pub fn ps(options: &Options) -> Result<i32, Failure> {
 
 /// The letter that ps(1) shows.
 fn state(pid: u32) -> char {
-    // The program's name in it may be any bytes.
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let stat = String::from_utf8_lossy(&stat);
-    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    rest.trim_start().chars().next().unwrap_or('?')
+    let stat = Stat::read(&format!("/proc/{pid}")).ok();
+    stat.and_then(|stat| stat.field(3)).unwrap_or('?')
 }
 
 /// Bytes in the largest unit that leaves at least 1.

@@ -15,6 +15,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use pager::shared::PAGE;
+use proc::process::{Stat, Status};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -156,12 +157,9 @@ fn parse(text: &str) -> Activity {
 
 /// Returns the ticks of a thread in user mode, and its voluntary context switches.
 fn counts(path: &str) -> Option<(u64, u64)> {
-    let stat = text(&format!("{path}/stat")).ok()?;
-    // The name may contain anything. The state and ten numbers follow it, then utime.
-    let ticks = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(11)?.parse().ok()?;
-    let status = text(&format!("{path}/status")).ok()?;
-    let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-    Some((ticks, sleeps.trim().parse().ok()?))
+    let ticks = Stat::read(path).ok()?.field(14)?;
+    let status = Status::read(path).ok()?;
+    Some((ticks, status.field("voluntary_ctxt_switches")?.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Error;
 
+use proc::process::Status;
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 
@@ -24,14 +25,10 @@ pub struct State {
 impl State {
     /// Returns the state of a thread that lives and still has memory.
     pub fn of(tid: i32) -> Option<Self> {
-        let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            Some(line.trim().to_string())
-        };
-        field("VmSize:")?;
-        let kind = field("State:")?.chars().next().filter(|kind| !['Z', 'X'].contains(kind))?;
-        Some(State { kind, tracer: field("TracerPid:")?.parse().ok()? })
+        let status = Status::read(&format!("/proc/{tid}")).ok()?;
+        status.field("VmSize")?;
+        let kind = status.field("State")?.chars().next().filter(|kind| !['Z', 'X'].contains(kind));
+        Some(State { kind: kind?, tracer: status.field("TracerPid")?.parse().ok()? })
     }
 }
 

@@ -1,16 +1,18 @@
 //! The command line of the program, as `ps` and others read it in `/proc/PID/cmdline`. The kernel
 //! gets the address of the program's arguments, instead of those with which this node was started.
 
+use proc::process::Stat;
+
 use crate::raw;
 use crate::snapshot::MemoryMap;
 
 /// `PR_SET_MM_MAP`.
 const SET_MAP: u64 = 14;
-/// Fields of `/proc/self/stat`, counted from the one after the name.
-const CODE: usize = 23;
-const STACK: usize = 25;
-const DATA: usize = 42;
-const ARGUMENTS: usize = 45;
+/// Fields of `/proc/self/stat`, as proc_pid_stat(5) numbers them.
+const CODE: usize = 26;
+const STACK: usize = 28;
+const DATA: usize = 45;
+const ARGUMENTS: usize = 48;
 
 /// Sets the arguments of the process, each with a zero byte at its end.
 ///
@@ -40,14 +42,8 @@ pub fn set_arguments(strings: &'static [u8]) {
 
 /// The kernel's description of the process's memory.
 fn current() -> Option<MemoryMap> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let fields: Vec<u64> = stat
-        .rsplit_once(')')?
-        .1
-        .split_ascii_whitespace()
-        .map(|field| field.parse().unwrap_or(0))
-        .collect();
-    let pair = |at: usize| Some([*fields.get(at)?, *fields.get(at + 1)?]);
+    let stat = Stat::read("/proc/self").ok()?;
+    let pair = |number: usize| Some([stat.field(number)?, stat.field(number + 1)?]);
     let [heap_start, argument_start] = pair(DATA + 2)?;
     let [argument_end, environment_start] = pair(ARGUMENTS + 1)?;
     // SAFETY: asks.
@@ -56,9 +52,9 @@ fn current() -> Option<MemoryMap> {
         code: pair(CODE)?,
         data: pair(DATA)?,
         heap: [heap_start, heap_end],
-        stack: *fields.get(STACK)?,
+        stack: stat.field(STACK)?,
         arguments: [argument_start, argument_end],
-        environment: [environment_start, *fields.get(ARGUMENTS + 3)?],
+        environment: [environment_start, stat.field(ARGUMENTS + 3)?],
         auxiliary: 0,
         auxiliary_bytes: 0,
         executable: -1,

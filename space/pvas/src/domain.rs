@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use control::Control;
+use proc::process::Status;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
@@ -284,9 +285,8 @@ fn inherited() -> Result<Vec<(i32, i32)>, Errno> {
 
 /// Returns the file mode creation mask. Only /proc shows it without changing it.
 fn umask() -> Option<u32> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
-    u32::from_str_radix(mask.trim(), 8).ok()
+    let status = Status::read("/proc/self").ok()?;
+    u32::from_str_radix(status.field("Umask")?, 8).ok()
 }
 
 fn limits() -> Vec<(u32, u64, u64)> {

@@ -11,6 +11,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use control::fnv1a;
+use proc::process::Status;
 use serde::{Deserialize, Serialize};
 
 /// Lines of /proc/PID/status, and their names in messages.
@@ -127,13 +128,10 @@ impl fmt::Display for Identity {
 
 /// Returns the rights of a process of this PID namespace, or `None` if /proc does not show them.
 fn rights(pid: &str) -> Option<Vec<(String, String)>> {
-    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status);
-    let lines = status.lines().filter_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        RIGHTS.iter().any(|right| right.0 == key).then(|| (key.to_owned(), value.to_owned()))
-    });
-    Some(lines.collect())
+    let status = Status::read(&format!("/proc/{pid}")).ok()?;
+    let is_right = |key: &str| RIGHTS.iter().any(|right| right.0 == key);
+    let rights = status.fields().filter(|(key, _)| is_right(key));
+    Some(rights.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
 }
 
 #[cfg(test)]

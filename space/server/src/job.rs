@@ -12,6 +12,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use control::{fnv1a, peer};
+use proc::process::Stat;
 
 use crate::Failure;
 use crate::identity::Identity;
@@ -170,9 +171,7 @@ fn parent_pid() -> i32 {
 /// Returns the start time of a process in clock ticks since boot. It distinguishes the process from
 /// a later one with the same PID.
 fn start_time(pid: i32) -> Option<u64> {
-    // The program's name in the line may be any bytes.
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    Stat::read(&format!("/proc/{pid}")).ok()?.field(22)
 }
 
 /// Returns the user's directory for sockets (`control::directory`).
