@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use nagaya_server::Failure;
 use rustix::fs::{MemfdFlags, memfd_create};
+use serde::Serialize;
 use span::estimate::{Bound, Estimate, Measured};
 use span::report::{Access, Area, Counts, Page, Placed, Report, Thread, What, Why};
 
@@ -79,9 +80,17 @@ fn estimates(report: &Report) -> Vec<Estimate> {
     NODES.iter().map(|&nodes| measured.on(nodes)).collect()
 }
 
+/// The report as JSON.
+#[derive(Serialize)]
+struct Json<'a> {
+    run: &'a Report,
+    estimates: Vec<Estimate>,
+}
+
 fn json(report: &Report) -> String {
-    let all = serde_json::json!({ "run": report, "estimates": estimates(report) });
-    format!("{all:#}\n")
+    let all = Json { run: report, estimates: estimates(report) };
+    let text = serde_json::to_string_pretty(&all).expect("numbers and strings only");
+    format!("{text}\n")
 }
 
 macro_rules! line {
