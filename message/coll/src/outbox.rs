@@ -103,6 +103,8 @@ impl Outbox {
     #[inline]
     unsafe fn publish(&self, number: u64, write: impl FnOnce(*mut Content)) {
         let slot = self.slot(number);
+        let former = slot.number.load(Relaxed);
+        debug_assert!(former + SLOTS <= number || former == 0, "step {number} after {former}");
         write(slot.content.get());
         // An exchange, since the doorbell needs a full fence.
         slot.number.swap(number, AcqRel);
@@ -160,6 +162,7 @@ impl Outbox {
     /// with.
     #[inline]
     pub fn published(&self, number: u64) -> Published {
+        debug_assert!(self.has_published(number), "step {number} is read too early or too late");
         let content = self.slot(number).content.get();
         // SAFETY: the rank writes this slot again only after the caller is done with the step.
         unsafe {
@@ -174,7 +177,8 @@ impl Outbox {
     /// Reports that this rank is done with the data of all steps up to `number`.
     #[inline]
     pub fn set_done(&self, number: u64) {
-        self.done.0.swap(number, AcqRel);
+        let former = self.done.0.swap(number, AcqRel);
+        debug_assert!(former <= number, "done with step {number} after {former}");
         self.doorbell.ring();
     }
 

@@ -299,6 +299,7 @@ impl Team {
         if number > self.all_done + SLOTS {
             self.wait_done(number - SLOTS);
         }
+        debug_assert!(number <= self.all_done + SLOTS, "a rank still reads the slot of {number}");
     }
 
     /// Publishes data in this step.
