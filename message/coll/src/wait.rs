@@ -135,7 +135,8 @@ pub fn finish() {
     }
 }
 
-/// The estimated time of a call of the MPI that receives nothing, in ticks, as a fixed-point number.
+/// The estimated time of a call of the MPI that receives nothing, in ticks, as a fixed-point
+/// number.
 static IDLE: AtomicU64 = AtomicU64::new(0);
 
 /// Calls the MPI once, so that it makes progress, unless another thread is doing so. Returns true
