@@ -23,7 +23,7 @@ const SHARES: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
 
 /// Creates a child for the thread that was caught with this frame. `flags` are clone's, with the
 /// exit signal. `tids` are the addresses for its ID. `stack` is its stack, or 0 for the parent's.
-/// `area` is its thread area, if it has a copy of the memory.
+/// `area` is its thread area.
 ///
 /// # Safety
 /// As for [`calls::answer`](crate::calls::answer).
@@ -101,9 +101,14 @@ extern "C" fn spawned(index: usize) -> ! {
     let slot = Here::get().table.slot(index as u32);
     scheduling::computes();
     limits::are_of_kernel();
+    let context = slot.context();
     // SAFETY: `begin` has stored the context. It sets the program's mask and the program's
-    // alternate stack in the kernel.
-    unsafe { raw::go_on(Context::registers(slot.context())) }
+    // alternate stack in the kernel. The child has the thread area of the kernel thread that made
+    // it, which may be a shadow's.
+    unsafe {
+        kernel_threads::set_thread_area((*context).thread_area);
+        raw::go_on(Context::registers(context))
+    }
 }
 
 /// At the origin: makes a child with a copy of all memory, which resumes with the slot's context.

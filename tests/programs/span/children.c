@@ -15,6 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Each thread has its own, and so has its child. */
+static __thread int own;
+
 static void ends_with(pid_t child, int wanted)
 {
 	int status;
@@ -30,6 +33,7 @@ static void *starts(void *argument)
 	pid_t child;
 	int value = 41;
 
+	own = 20 + (int)(intptr_t)argument;
 	if (nagaya_nodes() > 0)
 		CHECK(nagaya_migrate((int)(intptr_t)argument) == 0);
 	CHECK(posix_spawn(&child, "/bin/sh", NULL, NULL, shell, environ) == 0);
@@ -46,6 +50,10 @@ static void *starts(void *argument)
 	}
 	CHECK(value == 41);
 	ends_with(child, 7);
+	child = vfork();
+	if (child == 0)
+		_exit(own);
+	ends_with(child, 20 + (int)(intptr_t)argument);
 	return NULL;
 }
 
