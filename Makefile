@@ -35,7 +35,10 @@ demo: deps
 	$(CARGO) build --release --quiet
 	$(RELEASE)/nagaya-bench demo
 
-check: deps lint test model check-peers
+check: deps lint
+	$(BUILD_DEV)
+	CARGO="$(CARGO)" scripts/test --beside "$(MAKE) --no-print-directory model"
+	$(MAKE) --no-print-directory check-peers
 	scripts/check-install dev
 
 lint:
@@ -57,15 +60,11 @@ check-peers:
 
 # Every interleaving of the lock-free code, within loom's bounds.
 model:
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
-		$(CARGO) test -p nagaya-sync --test ring_model --test doorbell_model --test hold_model \
-			--test lock_model --test pieces_model --test ticket_model --release
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
-		$(CARGO) test -p nagaya-fcp --test window_model --release
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
-		$(CARGO) test -p nagaya-pvm --test slots_model --release
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
-		$(CARGO) test -p nagaya-ofi --test record_model --test posted_model --release
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --release \
+		-p nagaya-sync -p nagaya-fcp -p nagaya-pvm -p nagaya-ofi \
+		--test ring_model --test doorbell_model --test hold_model --test lock_model \
+		--test pieces_model --test ticket_model --test window_model --test slots_model \
+		--test record_model --test posted_model
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
 check-install:
