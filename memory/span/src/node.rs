@@ -300,8 +300,8 @@ fn set_here(
     .set();
 }
 
-/// Connects to the other nodes. Returns messages that came meanwhile, and the offset of the origin's
-/// clocks.
+/// Connects to the other nodes. Returns messages that came meanwhile, and the offset of the
+/// origin's clocks.
 fn meet(
     mesh: &mut Mesh,
     order: &Order,

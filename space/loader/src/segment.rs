@@ -267,8 +267,8 @@ pub unsafe fn load(
     // SAFETY: `load` requires that the caller may fill the segment.
     unsafe { map_head(gate, segment, info.export_mapped) }.map_err(memory)?;
     let task = segment.task_block() as *mut Task;
-    // SAFETY: just mapped, zeroed, large enough (a test in `gate` compares sizes), and not yet known
-    // to anybody else.
+    // SAFETY: just mapped, zeroed, large enough (a test in `gate` compares sizes), and not yet
+    // known to anybody else.
     unsafe { fill(task, gate, segment, mmap_start..mmap_end, program, info) };
     // SAFETY: the block is filled in, the stub area is unmapped.
     unsafe { gate.thunk_init(task) }.map_err(|e| memory(Errno::from_raw_os_error(e)))?;
