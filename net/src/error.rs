@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use rustix::io::Errno;
+
 use crate::wire::USER_HEADER_BYTES_MAX;
 
 /// Why a call fails.
@@ -16,6 +18,17 @@ pub enum FabricError {
         /// UCX's word for why.
         why: &'static str,
     },
+    /// A system call of the TCP carrier failed.
+    System {
+        /// The attempted operation.
+        doing: &'static str,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// This host has no interface to listen on.
+    NoInterface,
+    /// `NAGAYA_NET` names an unknown carrier.
+    Carrier(String),
     /// An address that is malformed.
     Address,
     /// An address of a fabric with another secret.
@@ -38,7 +51,17 @@ impl fmt::Display for FabricError {
             Self::Ucx { doing, why } => write!(
                 f,
                 "UCX cannot {doing}: {why}; see which devices `ucx_info -d` lists, and whether \
-                 UCX_TLS or UCX_NET_DEVICES forbid them"
+                 NAGAYA_NET, UCX_TLS or UCX_NET_DEVICES forbid them (NAGAYA_NET=tcp needs no UCX)"
+            ),
+            Self::System { doing, errno } => write!(f, "cannot {doing}: {errno}"),
+            Self::NoInterface => f.write_str(
+                "no network interface is up; see `ip address`, and whether NAGAYA_NET_DEVICES or \
+                 UCX_NET_DEVICES name another",
+            ),
+            Self::Carrier(name) => write!(
+                f,
+                "NAGAYA_NET names {name:?}, which is no carrier; give tcp, ucx or ucx-tcp, with \
+                 commas between several"
             ),
             Self::Address => f.write_str("this is no address of a fabric; copy all of it"),
             Self::Secret => f.write_str(

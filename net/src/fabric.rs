@@ -22,14 +22,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slotmap::{DefaultKey, SlotMap};
 
+use crate::carriers::{self, Carriers};
 use crate::error::FabricError;
 use crate::event::{Dropped, Event, Peer, SendId, Sending};
 use crate::payload::Payload;
 use crate::secret::{Domain, Secret, random};
 use crate::session::{Outgoing, Phase, Session};
-use crate::sockets::Sockets;
 use crate::wire::{Address, Kind, USER_HEADER_BYTES_MAX};
-use crate::worker::Worker;
 use sync::wait::WaitPolicy;
 
 /// Time limit for a peer to answer a hello or a welcome.
@@ -54,17 +53,16 @@ pub struct Fabric {
     /// Sends under way: on which connection, and the user's name for it.
     sends: SlotMap<DefaultKey, (DefaultKey, u64)>,
     events: VecDeque<Event>,
-    /// UCX has reported that it has no more work.
+    /// The carriers have reported that they have no more work.
     is_idle: bool,
     dropped: Dropped,
     last_send: u64,
     wait_policy: WaitPolicy,
     /// Chooses where payloads go.
     place: Option<Box<Place>>,
-    sockets: Sockets,
-    /// When they were looked after.
+    /// Time of the last check of connections.
     tended: Instant,
-    worker: Worker,
+    carriers: Carriers,
 }
 
 /// Given the sender, the header and the payload's length, where the payload should go; if
@@ -75,14 +73,19 @@ impl Fabric {
     /// A fabric called `id`, among those that share the secret. Two that live at the same
     /// time have different ids.
     pub fn new(id: u64, secret: &Secret) -> Result<Self, FabricError> {
-        let (worker, sockets) = Sockets::new(Worker::new);
-        let worker = worker?;
-        let ucx = worker.address()?;
-        let token = secret.token(Domain::Address, &[&id.to_le_bytes(), &ucx]);
+        let carriers = std::env::var(carriers::VARIABLE).unwrap_or_default();
+        Self::with_carriers(id, secret, &carriers)
+    }
+
+    /// The same, with carriers as in `NAGAYA_NET`; if that is empty, with the usual ones.
+    pub fn with_carriers(id: u64, secret: &Secret, carriers: &str) -> Result<Self, FabricError> {
+        let carriers = Carriers::new(secret, carriers)?;
+        let sections = carriers.address()?;
+        let token = secret.token(Domain::Address, &[&id.to_le_bytes(), &sections]);
         Ok(Self {
             id,
             secret: secret.clone(),
-            address: Address::bytes(id, token, &ucx),
+            address: Address::bytes(id, token, &sections),
             sessions: SlotMap::new(),
             receipts: SlotMap::new(),
             sends: SlotMap::new(),
@@ -93,8 +96,7 @@ impl Fabric {
             wait_policy: WaitPolicy::default(),
             place: None,
             tended: Instant::now(),
-            sockets,
-            worker,
+            carriers,
         })
     }
 
@@ -109,29 +111,36 @@ impl Fabric {
         self.id
     }
 
-    /// Returns the counters of dropped messages.
+    /// Returns the counters of dropped messages. A refused connection counts as one of them.
     pub fn dropped(&self) -> Dropped {
-        self.dropped
+        let unauthenticated = self.dropped.unauthenticated + self.carriers.refused();
+        Dropped { unauthenticated, ..self.dropped }
+    }
+
+    /// Accepts no further connections, where the carrier can do that: those of a job whose nodes
+    /// are all connected.
+    pub fn stop_listening(&mut self) {
+        self.carriers.stop_listening();
     }
 
     /// A connection to the fabric with that address: the one that stands or begins already,
     /// or a new one. Messages may be sent at once.
     pub fn connect(&mut self, address: &[u8]) -> Result<Peer, FabricError> {
-        let (head, ucx) = Address::parse(address).ok_or(FabricError::Address)?;
+        let (head, sections) = Address::parse(address).ok_or(FabricError::Address)?;
         let id = head.id.get();
-        let token = self.secret.token(Domain::Address, &[&id.to_le_bytes(), ucx]);
+        let token = self.secret.token(Domain::Address, &[&id.to_le_bytes(), sections]);
         if !token.matches(&head.token) {
             return Err(FabricError::Secret);
         }
         if id == self.id {
             return Err(FabricError::Oneself);
         }
-        let is_same = |s: &Session| s.id == id && s.address == ucx && s.is_usable();
+        let is_same = |s: &Session| s.id == id && s.address == sections && s.is_usable();
         if let Some((key, _)) = self.sessions.iter().find(|(_, session)| is_same(session)) {
             return Ok(Peer { key, id });
         }
         let deadline = Instant::now() + ANSWER_MAX;
-        let key = self.begin(id, ucx, random(), Phase::Calling(deadline));
+        let key = self.begin(id, sections, None, random(), Phase::Calling(deadline));
         self.hello(key);
         Ok(Peer { key, id })
     }
@@ -211,13 +220,13 @@ impl Fabric {
         self.events.pop_front()
     }
 
-    /// Lets UCX make progress until there are events or no work, for a limited time. Returns true
+    /// Lets the carriers make progress until there are events or no work, for a limited time. Returns true
     /// if there are events.
     pub fn progress(&mut self) -> bool {
         for _ in 0..ROUNDS_MAX {
-            self.is_idle = !self.worker.progress();
-            while let Some(happened) = self.worker.next() {
-                self.happened(happened);
+            self.is_idle = !self.carriers.progress();
+            while let Some((carrier, happened)) = self.carriers.next() {
+                self.happened(carrier, happened);
             }
             if self.is_idle || !self.events.is_empty() {
                 break;
@@ -260,7 +269,7 @@ impl Fabric {
     /// Becomes readable when there may be something to [`poll`](Self::poll), once
     /// [`arm`](Self::arm) has returned true. It is for poll(2) and epoll(7), and is never read.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.worker.descriptor()
+        self.carriers.descriptor()
     }
 
     /// Prepares the descriptor for a sleep on it. Returns false if there is something to poll. The
@@ -269,19 +278,20 @@ impl Fabric {
         if self.events.is_empty() && !self.is_idle {
             self.progress();
         }
-        Ok(self.events.is_empty() && self.worker.arm()? && self.events.is_empty())
+        Ok(self.events.is_empty() && self.carriers.arm()? && self.events.is_empty())
     }
 
     /// When one must poll even if the descriptor stays silent: connections are looked after.
     pub fn deadline(&self) -> Option<Instant> {
-        (!self.sessions.is_empty()).then_some(self.tended + TEND)
+        let is_due = !self.sessions.is_empty() || self.carriers.need_tending();
+        is_due.then_some(self.tended + TEND)
     }
 
     fn tend(&mut self) {
         let now = Instant::now();
         if self.deadline().is_some_and(|deadline| deadline <= now) {
             self.tended = now;
-            self.sockets.tend();
+            self.carriers.tend();
             self.expire(now);
         }
     }
@@ -289,10 +299,10 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        self.worker.settle();
+        self.carriers.settle();
         for session in self.sessions.values_mut() {
             if let Some(endpoint) = session.endpoint.take() {
-                self.worker.close(endpoint);
+                self.carriers.close(endpoint);
             }
         }
     }

@@ -43,13 +43,13 @@
 //!   the transports (default: all but shared memory), and `UCX_LOG_LEVEL=info` prints UCX's
 //!   decisions. The size of TCP's segments must be the same on all hosts.
 
-mod config;
+pub mod carrier;
+mod carriers;
 mod declare;
 pub mod error;
 pub mod event;
 pub mod fabric;
 pub mod hex;
-mod inbox;
 pub mod launcher;
 pub mod mesh;
 pub mod order;
@@ -63,7 +63,7 @@ mod session;
 mod signals;
 pub mod slice;
 mod sockets;
-pub mod ucp;
+mod tcp;
+pub mod ucx;
 pub mod wire;
 pub mod wireup;
-mod worker;

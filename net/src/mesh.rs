@@ -159,7 +159,12 @@ impl Mesh {
         loop {
             match self.fabric.poll()? {
                 Event::Connected(peer) => match self.node_of(peer) {
-                    Some(node) => self.peers[node as usize] = Some(peer),
+                    Some(node) => {
+                        self.peers[node as usize] = Some(peer);
+                        if self.is_whole() {
+                            self.fabric.stop_listening();
+                        }
+                    }
                     None => self.fabric.abandon(peer),
                 },
                 Event::Message { from, header, payload } => {

@@ -47,6 +47,8 @@ pub enum Domain {
     Welcome,
     /// All that follow.
     Token,
+    /// The key of Noise sessions.
+    Noise,
 }
 
 impl Secret {
@@ -70,18 +72,28 @@ impl Secret {
 
     /// The first half of an HMAC-SHA-256 over the parts, whose lengths are fixed or last.
     pub fn token(&self, domain: Domain, parts: &[&[u8]]) -> Token {
+        let full = self.mac(domain, parts);
+        Token(full[..Token::BYTES].try_into().expect("half of 32 bytes"))
+    }
+
+    /// Returns a key for another protocol.
+    pub fn key(&self, domain: Domain) -> [u8; 32] {
+        self.mac(domain, &[])
+    }
+
+    fn mac(&self, domain: Domain, parts: &[&[u8]]) -> [u8; 32] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("any key length");
         mac.update(match domain {
             Domain::Address => b"nagaya fabric 1 address",
             Domain::Hello => b"nagaya fabric 1 hello  ",
             Domain::Welcome => b"nagaya fabric 1 welcome",
             Domain::Token => b"nagaya fabric 1 token  ",
+            Domain::Noise => b"nagaya fabric 1 noise  ",
         });
         for part in parts {
             mac.update(part);
         }
-        let full = mac.finalize().into_bytes();
-        Token(full[..Token::BYTES].try_into().expect("half of 32 bytes"))
+        mac.finalize().into_bytes().into()
     }
 }
 

@@ -3,18 +3,18 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::inbox::Landing;
+use crate::carrier::Landing;
+use crate::carriers::Endpoint;
 use crate::order::InOrder;
 use crate::payload::Payload;
 use crate::secret::{Domain, Nonce, Secret, Token};
 use crate::wire::Kind;
-use crate::worker::Endpoint;
 
 /// A connection, from the first hello until UCX has let go of all that belongs to it.
 pub struct Session {
     /// The identifier of the other fabric.
     pub id: u64,
-    /// Its UCX address, which changes when it restarts.
+    /// The sections of its address, which changes when it restarts.
     pub address: Vec<u8>,
     /// The way there; none once the connection is over.
     pub endpoint: Option<Endpoint>,

@@ -14,11 +14,58 @@ const MAGIC: u16 = u16::from_le_bytes(*b"NG");
 /// Both sides must speak the same.
 const VERSION: u8 = 1;
 /// The magic of an address.
-const ADDRESS_MAGIC: [u8; 8] = *b"nagayaF1";
+const ADDRESS_MAGIC: [u8; 8] = *b"nagayaF2";
 /// UCX's addresses are some hundred bytes; with many devices, some thousand.
 pub const ADDRESS_BYTES_MAX: usize = 64 << 10;
 /// A user's header, which travels with the payload and arrives before it.
 pub const USER_HEADER_BYTES_MAX: usize = 256;
+
+/// A kind of carrier, in an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CarrierKind {
+    /// TCP inside a Noise session.
+    Tcp = 2,
+    /// UCX.
+    Ucx = 3,
+}
+
+/// The part of an address that belongs to one carrier.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Section<'a> {
+    /// The carrier.
+    pub kind: CarrierKind,
+    /// Its own address.
+    pub bytes: &'a [u8],
+}
+
+impl Section<'_> {
+    /// Appends the section of a carrier: its kind, the length, and the carrier's own address.
+    pub fn write(to: &mut Vec<u8>, kind: CarrierKind, bytes: &[u8]) {
+        debug_assert!(bytes.len() <= ADDRESS_BYTES_MAX);
+        to.push(kind as u8);
+        to.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        to.extend_from_slice(bytes);
+    }
+}
+
+/// Returns the sections of an address without its head. Carriers that this version does not know
+/// are left out, and the rest of malformed bytes, too.
+pub fn sections(mut bytes: &[u8]) -> impl Iterator<Item = Section<'_>> {
+    std::iter::from_fn(move || {
+        loop {
+            let (&[kind, ref length @ ..], rest) = bytes.split_first_chunk::<5>()?;
+            let (section, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            bytes = rest;
+            let kind = match kind {
+                2 => CarrierKind::Tcp,
+                3 => CarrierKind::Ucx,
+                _ => continue,
+            };
+            return Some(Section { kind, bytes: section });
+        }
+    })
+}
 
 /// The type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +138,7 @@ impl Header {
     }
 }
 
-/// Begins a hello's payload; the sender's UCX address follows.
+/// Begins a hello's payload; the sections of the sender's address follow.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub struct Hello {
@@ -129,29 +176,29 @@ pub struct Welcome {
     pub answered: Nonce,
 }
 
-/// Begins an address; UCX's own follows.
+/// Begins an address; the sections of carriers follow.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub struct Address {
     magic: [u8; 8],
     /// Whose it is.
     pub id: U64,
-    /// Proves that its maker holds the secret: UCX trusts what it is given.
+    /// Proves that its maker holds the secret: UCX trusts an address.
     pub token: [u8; Token::BYTES],
 }
 
 impl Address {
     /// The bytes to hand to others.
-    pub fn bytes(id: u64, token: Token, ucx: &[u8]) -> Vec<u8> {
+    pub fn bytes(id: u64, token: Token, sections: &[u8]) -> Vec<u8> {
         let head = Self { magic: ADDRESS_MAGIC, id: id.into(), token: token.bytes() };
-        [head.as_bytes(), ucx].concat()
+        [head.as_bytes(), sections].concat()
     }
 
-    /// And UCX's part.
+    /// Returns the head, and the sections of carriers.
     pub fn parse(bytes: &[u8]) -> Option<(&Self, &[u8])> {
-        let (head, ucx) = Self::ref_from_prefix(bytes).ok()?;
-        let length_fits = !ucx.is_empty() && ucx.len() <= ADDRESS_BYTES_MAX;
-        (head.magic == ADDRESS_MAGIC && length_fits).then_some((head, ucx))
+        let (head, sections) = Self::ref_from_prefix(bytes).ok()?;
+        let length_fits = !sections.is_empty() && sections.len() <= ADDRESS_BYTES_MAX;
+        (head.magic == ADDRESS_MAGIC && length_fits).then_some((head, sections))
     }
 }
 
@@ -192,6 +239,24 @@ mod tests {
             Header::parse(&bytes);
             Hello::parse(&bytes);
             Address::parse(&bytes);
+            let read: usize = sections(&bytes).map(|section| 5 + section.bytes.len()).sum();
+            prop_assert!(read <= bytes.len());
+        }
+
+        #[test]
+        fn sections_come_back_and_unknown_ones_are_left_out(
+            tcp in prop::collection::vec(any::<u8>(), 0..100),
+            ucx in prop::collection::vec(any::<u8>(), 0..100),
+            unknown in 4u8..,
+        ) {
+            let mut bytes = vec![unknown, 3, 0, 0, 0, 1, 2, 3];
+            Section::write(&mut bytes, CarrierKind::Tcp, &tcp);
+            Section::write(&mut bytes, CarrierKind::Ucx, &ucx);
+            let read: Vec<_> = sections(&bytes).collect();
+            prop_assert_eq!(read, vec![
+                Section { kind: CarrierKind::Tcp, bytes: &tcp },
+                Section { kind: CarrierKind::Ucx, bytes: &ucx },
+            ]);
         }
 
         #[test]

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use net::{pmix, ucp};
+use net::pmix;
+use net::ucx::ucp;
 
 /// Structure, size, and name, offset and size of each field.
 type Layout = [(&'static str, usize, &'static [(&'static str, usize, usize)])];

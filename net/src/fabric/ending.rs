@@ -60,7 +60,7 @@ impl Fabric {
         }
         if let Some(endpoint) = session.endpoint.take() {
             session.operations += 1;
-            self.worker.close(endpoint);
+            self.carriers.close(endpoint);
         }
         self.bury(key);
     }

@@ -7,6 +7,7 @@ use slotmap::{DefaultKey, Key, KeyData};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{ANSWER_MAX, ANSWERING_MAX, Fabric};
+use crate::carrier::Way;
 use crate::event::{Event, Peer, SendId, Sending};
 use crate::order::InOrder;
 use crate::payload::Payload;
@@ -17,22 +18,22 @@ use crate::wire::{Address, Header, Hello, Kind, Welcome};
 impl Fabric {
     pub(super) fn hello(&mut self, key: DefaultKey) {
         let Some(session) = self.sessions.get(key) else { return };
-        let (_, ucx) = Address::parse(&self.address).expect("our own");
+        let (_, sections) = Address::parse(&self.address).expect("our own");
         let hello = Hello {
             from: self.id.into(),
             to: session.id.into(),
             session: key.data().as_ffi().into(),
             nonce: session.nonce,
         };
-        let payload = [hello.as_bytes(), ucx].concat();
+        let payload = [hello.as_bytes(), sections].concat();
         let token = self.secret.token(Domain::Hello, &[&payload]);
         let header = Header::new(Kind::Hello, 0, 0, token, 0);
         self.transmit(key, header.as_bytes().to_vec(), payload.into(), 0);
     }
 
-    /// Handles a hello.
-    pub(super) fn answer(&mut self, header: &Header, payload: &[u8]) {
-        let Some((hello, ucx)) = Hello::parse(payload) else {
+    /// Handles a hello, which came on this way.
+    pub(super) fn answer(&mut self, way: (usize, Way), header: &Header, payload: &[u8]) {
+        let Some((hello, sections)) = Hello::parse(payload) else {
             self.dropped.malformed += 1;
             return;
         };
@@ -44,7 +45,7 @@ impl Fabric {
         }
         // Both call at once: one connection is enough.
         let is_same =
-            |s: &Session| s.id == id && s.address == ucx && matches!(s.phase, Phase::Calling(_));
+            |s: &Session| s.id == id && s.address == sections && matches!(s.phase, Phase::Calling(_));
         let calling = self.sessions.iter().find(|(_, session)| is_same(session));
         if let Some((key, _)) = calling {
             return self.welcome(key, hello.session.get(), hello.nonce);
@@ -58,7 +59,7 @@ impl Fabric {
         let nonce = random();
         let (us, them) = ((self.id, &nonce), (id, &hello.nonce));
         let link = Link::new(&self.secret, us, them, hello.session.get());
-        let key = self.begin(id, ucx, nonce, Phase::Answering(deadline, link));
+        let key = self.begin(id, sections, Some(way), nonce, Phase::Answering(deadline, link));
         self.welcome(key, hello.session.get(), hello.nonce);
     }
 
@@ -137,10 +138,18 @@ impl Fabric {
         }
     }
 
-    pub(super) fn begin(&mut self, id: u64, ucx: &[u8], nonce: Nonce, phase: Phase) -> DefaultKey {
+    /// Creates a session, and its way: back on the way of a hello, or a new one.
+    pub(super) fn begin(
+        &mut self,
+        id: u64,
+        sections: &[u8],
+        answered: Option<(usize, Way)>,
+        nonce: Nonce,
+        phase: Phase,
+    ) -> DefaultKey {
         let key = self.sessions.insert(Session {
             id,
-            address: ucx.to_vec(),
+            address: sections.to_vec(),
             endpoint: None,
             nonce,
             phase,
@@ -148,9 +157,14 @@ impl Fabric {
             incoming: InOrder::default(),
             operations: 0,
         });
-        match self.sockets.watch(|| self.worker.connect(ucx, key.data().as_ffi())) {
+        let tag = key.data().as_ffi();
+        let endpoint = match answered {
+            Some(way) => self.carriers.answer(way, sections, tag),
+            None => self.carriers.connect(sections, tag),
+        };
+        match endpoint {
             Ok(endpoint) => self.sessions[key].endpoint = Some(endpoint),
-            Err(status) => self.lose(key, self.worker.reason(status).to_owned()),
+            Err(why) => self.lose(key, why.into_owned()),
         }
         key
     }

@@ -7,13 +7,12 @@ use slotmap::{DefaultKey, Key, KeyData};
 use zerocopy::IntoBytes;
 
 use super::Fabric;
+use crate::carrier::{self, Data, Happened, Landing, Way};
 use crate::error::FabricError;
 use crate::event::{Event, Peer, SendId, Sending};
-use crate::inbox::{Data, Happened, Landing};
 use crate::payload::Payload;
 use crate::session::{Incoming, Phase, Session};
 use crate::wire::{Header, Kind};
-use crate::worker;
 
 impl Fabric {
     /// Sends a message on a connection that stands.
@@ -42,7 +41,7 @@ impl Fabric {
         }
     }
 
-    /// Passes a message to UCX. Returns true if an event about it will follow.
+    /// Passes a message to its carrier. Returns true if an event about it will follow.
     pub(super) fn transmit(
         &mut self,
         key: DefaultKey,
@@ -51,41 +50,40 @@ impl Fabric {
         id: u64,
     ) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        let Some(endpoint) = &session.endpoint else { return false };
+        let Some(endpoint) = session.endpoint else { return false };
         let send = self.sends.insert((key, id));
         self.is_idle = false;
-        match self.worker.send(endpoint, header, payload, send.data().as_ffi()) {
-            worker::Sending::Pending => {
+        match self.carriers.send(endpoint, header, payload, send.data().as_ffi()) {
+            carrier::Sending::Pending => {
                 session.operations += 1;
                 true
             }
-            worker::Sending::Done => {
+            carrier::Sending::Done => {
                 self.sends.remove(send);
                 false
             }
-            worker::Sending::Failed(status) => {
+            carrier::Sending::Failed(why) => {
                 self.sends.remove(send);
-                let why = self.worker.reason(status).to_owned();
-                self.lose(key, why);
+                self.lose(key, why.into_owned());
                 false
             }
         }
     }
 
-    pub(super) fn happened(&mut self, happened: Happened) {
+    /// Handles an event of a carrier, given by its place in the list.
+    pub(super) fn happened(&mut self, carrier: usize, happened: Happened) {
         match happened {
-            Happened::Came { header, data } => self.came(&header, data),
-            Happened::Sent(send, status) => {
+            Happened::Came { header, data, way } => self.came((carrier, way), &header, data),
+            Happened::Sent(send, result) => {
                 let send = DefaultKey::from(KeyData::from_ffi(send));
                 let (key, id) = self.sends.remove(send).expect("completes once");
                 if id != 0 {
-                    let sent = if status == 0 { Event::Sent } else { Event::Unsent };
+                    let sent = if result.is_ok() { Event::Sent } else { Event::Unsent };
                     self.events.push_back(sent(SendId(id)));
                 }
                 self.completed(key);
-                if status != 0 {
-                    let why = self.worker.reason(status).to_owned();
-                    self.lose(key, why);
+                if let Err(why) = result {
+                    self.lose(key, why.into_owned());
                 }
             }
             Happened::Received(receipt, payload) => {
@@ -101,61 +99,57 @@ impl Fabric {
                     _ => self.lose(key, "a message broke off".to_owned()),
                 }
             }
-            Happened::Failed(tag, status) => {
-                let why = self.worker.reason(status).to_owned();
-                self.lose(DefaultKey::from(KeyData::from_ffi(tag)), why);
+            Happened::Failed(tag, why) => {
+                self.lose(DefaultKey::from(KeyData::from_ffi(tag)), why.into_owned());
             }
             Happened::Closed(tag) => self.completed(DefaultKey::from(KeyData::from_ffi(tag))),
-            Happened::Flushed => {}
         }
     }
 
     /// Handles an incoming message: finds its connection and checks its token.
-    pub(super) fn came(&mut self, bytes: &[u8], data: Data) {
+    pub(super) fn came(&mut self, way: (usize, Way), bytes: &[u8], data: Data) {
+        let carrier = way.0;
         let Some((header, kind, user_header)) = Header::parse(bytes) else {
             self.dropped.malformed += 1;
-            return self.refuse(data);
+            return self.refuse(carrier, data);
         };
         match (kind, data) {
-            (Kind::Hello, Data::Here(payload)) => self.answer(header, &payload),
+            (Kind::Hello, Data::Here(payload)) => self.answer(way, header, &payload),
             (Kind::Welcome, Data::Here(payload)) => self.welcomed(header, &payload),
             (Kind::Ready | Kind::Data | Kind::Bye | Kind::Reset, data) => {
                 let key = DefaultKey::from(KeyData::from_ffi(header.session.get()));
                 let link = self.sessions.get(key).and_then(Session::link);
                 if !link.is_some_and(|link| link.theirs.matches(&header.token)) {
                     self.dropped.unauthenticated += 1;
-                    return self.refuse(data);
+                    return self.refuse(carrier, data);
                 }
                 if kind == Kind::Reset {
-                    self.refuse(data);
+                    self.refuse(carrier, data);
                     return self.lose(key, "it has given up the connection".to_owned());
                 }
                 self.open(key, None);
                 let number = header.sequence.get();
                 let incoming = Incoming { kind, header: user_header.to_vec(), payload: None };
-                let Some(session) = self.sessions.get_mut(key) else { return self.refuse(data) };
+                let Some(session) = self.sessions.get_mut(key) else { return self.refuse(carrier, data) };
                 if session.incoming.insert(number, incoming).is_err() {
                     self.dropped.unauthenticated += 1;
-                    return self.refuse(data);
+                    return self.refuse(carrier, data);
                 }
-                self.take(key, number, data);
+                self.take(carrier, key, number, data);
                 self.deliver(key);
             }
             (_, data) => {
                 self.dropped.malformed += 1;
-                self.refuse(data);
+                self.refuse(carrier, data);
             }
         }
     }
 
     /// Gets a message's data.
-    pub(super) fn take(&mut self, key: DefaultKey, number: u64, data: Data) {
+    pub(super) fn take(&mut self, carrier: usize, key: DefaultKey, number: u64, data: Data) {
         let session = &mut self.sessions[key];
         let incoming = session.incoming.get_mut(number).expect("just came");
-        let bytes = match &data {
-            Data::Here(payload) => payload.len(),
-            Data::There(there) => there.bytes,
-        };
+        let bytes = data.bytes();
         let peer = Peer { key, id: session.id };
         let place = match &mut self.place {
             Some(place) if bytes > 0 && incoming.kind == Kind::Data => {
@@ -183,12 +177,12 @@ impl Fabric {
             None => zeroed(bytes).map(Landing::Bytes),
         };
         let Some(landing) = landing else {
-            self.worker.refuse(there);
+            self.carriers.refuse(carrier, there);
             self.reset(key);
             return self.lose(key, format!("no memory for a message of {bytes} bytes"));
         };
         let receipt = self.receipts.insert((key, number));
-        match self.worker.receive(there, landing, receipt.data().as_ffi()) {
+        match self.carriers.receive(carrier, there, landing, receipt.data().as_ffi()) {
             None => session.operations += 1,
             landing => {
                 self.receipts.remove(receipt);
@@ -197,9 +191,9 @@ impl Fabric {
         }
     }
 
-    pub(super) fn refuse(&mut self, data: Data) {
+    pub(super) fn refuse(&mut self, carrier: usize, data: Data) {
         if let Data::There(there) = data {
-            self.worker.refuse(there);
+            self.carriers.refuse(carrier, there);
         }
     }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -79,6 +80,24 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Runs all tests of this executable again over the carriers that `NAGAYA_NET` would name, perhaps
+/// with libraries from a directory; but not in such a run.
+pub fn again_over(carriers: &str, libraries: Option<&Path>) {
+    const AGAIN: &str = "FABRIC_TESTS_AGAIN";
+    if std::env::var_os(AGAIN).is_some() {
+        return;
+    }
+    let mut again = Command::new(std::env::current_exe().expect("the test's own path"));
+    again.env(AGAIN, "1").env("NAGAYA_NET", carriers);
+    if let Some(libraries) = libraries {
+        again.env("LD_LIBRARY_PATH", libraries);
+    }
+    let output = again.output().expect("run the tests again");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "over {carriers}:\n{said}\n{errors}");
 }
 
 /// What `role` in each test file calls: plays the role, if there is one.

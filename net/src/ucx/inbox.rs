@@ -7,73 +7,12 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::ptr::NonNull;
 
 use slotmap::DefaultKey;
 
+use super::ucp::*;
+use crate::carrier::{Data, Happened, Landing, There, Way};
 use crate::payload::Payload;
-use crate::ucp::*;
-
-/// An event of the worker.
-pub enum Happened {
-    /// An active message has come.
-    Came {
-        /// All of its header.
-        header: Vec<u8>,
-        /// The payload.
-        data: Data,
-    },
-    /// A send is complete: the tag of `send`, and its status.
-    Sent(u64, ucs_status_t),
-    /// A receive is complete: the tag of `receive`, and the landing unless it failed.
-    Received(u64, Option<Landing>),
-    /// An endpoint has failed: the tag of `connect`.
-    Failed(u64, ucs_status_t),
-    /// An endpoint is closed: the tag of `connect`.
-    Closed(u64),
-    /// All is out.
-    Flushed,
-}
-
-/// The data of an active message.
-pub enum Data {
-    /// Here they are.
-    Here(Vec<u8>),
-    /// UCX has them, or can get them: see `Worker::receive`.
-    There(There),
-}
-
-/// Data that UCX has received, to be accepted or refused.
-pub struct There {
-    /// UCX's name for them.
-    pub descriptor: *mut c_void,
-    /// Length.
-    pub bytes: usize,
-    /// True if the data are still at the sender.
-    pub announced: bool,
-}
-
-/// The destination of data.
-#[derive(Debug)]
-pub enum Landing {
-    /// Owned memory.
-    Bytes(Vec<u8>),
-    /// The user's memory, and its length. `Fabric::place_with` requires that it is writable.
-    Place(NonNull<u8>, usize),
-}
-
-impl Landing {
-    /// Returns the start and the length in bytes.
-    pub fn extent(&mut self) -> (*mut u8, usize) {
-        match self {
-            Self::Bytes(bytes) => (bytes.as_mut_ptr(), bytes.len()),
-            Self::Place(start, bytes) => (start.as_ptr(), *bytes),
-        }
-    }
-}
-
-// SAFETY: memory that no thread is bound to.
-unsafe impl Send for Landing {}
 
 /// Identifies an endpoint that has failed: the error handler's argument.
 pub struct Failure {
@@ -90,6 +29,8 @@ pub type Inbox = RefCell<VecDeque<Noted>>;
 pub enum Noted {
     /// For the worker's user.
     Happened(Happened),
+    /// An endpoint has failed: the tag of `connect`.
+    Failed(u64, ucs_status_t),
     /// An operation is complete.
     Complete(DefaultKey, ucs_status_t),
 }
@@ -133,12 +74,12 @@ pub extern "C" fn came(
     let announced = attr & UCP_AM_RECV_ATTR_FLAG_RNDV != 0;
     let stays = announced || attr & UCP_AM_RECV_ATTR_FLAG_DATA != 0;
     let (data, status) = match stays {
-        true => (Data::There(There { descriptor: data, bytes, announced }), UCS_INPROGRESS),
+        true => (Data::There(There { name: data.expose_provenance() as u64, bytes, announced }), UCS_INPROGRESS),
         false => (Data::Here(copy(data, bytes)), UCS_OK),
     };
     // SAFETY: the handler's argument, which lives as long as the worker.
     let inbox = unsafe { &*inbox.cast::<Inbox>() };
-    inbox.borrow_mut().push_back(Noted::Happened(Happened::Came { header, data }));
+    inbox.borrow_mut().push_back(Noted::Happened(Happened::Came { header, data, way: Way(0) }));
     status
 }
 
@@ -148,7 +89,7 @@ pub extern "C" fn failed(failure: *mut c_void, _: *mut ucp_ep, status: ucs_statu
     let failure = unsafe { &*failure.cast::<Failure>() };
     // SAFETY: the worker's, which lives longer.
     let inbox = unsafe { &*failure.inbox };
-    inbox.borrow_mut().push_back(Noted::Happened(Happened::Failed(failure.tag, status)));
+    inbox.borrow_mut().push_back(Noted::Failed(failure.tag, status));
 }
 
 /// A send, a flush or a close is complete.

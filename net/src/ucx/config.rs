@@ -4,22 +4,26 @@
 use std::ffi::CString;
 use std::ptr::null;
 
+use super::ucp::{UCS_OK, Ucp, ucp_config};
 use crate::error::FabricError;
-use crate::ucp::{UCS_OK, Ucp, ucp_config};
 
 /// Name, value, and why.
 const DEFAULTS: &[(&str, &str)] = &[
     // UCX prints on standard output, which belongs to the program. Events report failures.
     ("LOG_LEVEL", "fatal"),
-    // Peers are on other nodes; and where they are other containers of this one, UCX may
-    // think that they share memory when they do not.
-    ("TLS", "^sm,self"),
     // A host that vanishes is noticed within 5 s: see `sockets`.
     ("TCP_KEEPIDLE", "2s"),
     ("TCP_KEEPINTVL", "1s"),
     ("TCP_KEEPCNT", "3"),
     ("KEEPALIVE_INTERVAL", "5s"),
 ];
+
+/// The transports. Peers are on other nodes; and where they are other containers of this one, UCX
+/// may think that they share memory when they do not. TCP executes memory writes of anybody who
+/// reaches its port.
+const TRANSPORTS: &str = "^sm,self,tcp";
+/// The transports if TCP is requested by name.
+const TRANSPORTS_WITH_TCP: &str = "^sm,self";
 
 /// Segment size of TCP. A receive segment must not be smaller than any sender's, so both are set
 /// or neither, and a user who sets one must set it on all hosts.
@@ -36,6 +40,11 @@ const DEFAULTS_TCP: &[(&str, &str)] = &[("RNDV_THRESH", "256K"), ("ZCOPY_THRESH"
 /// The kernel's directory of devices that are faster than TCP.
 const RDMA_DEVICES: &str = "/sys/class/infiniband";
 
+/// Returns true if the kernel has a device that is faster than TCP.
+pub fn has_rdma_device() -> bool {
+    std::fs::read_dir(RDMA_DEVICES).is_ok_and(|mut devices| devices.next().is_some())
+}
+
 /// UCX's configuration, released when dropped.
 pub struct Config {
     ucp: &'static Ucp,
@@ -45,7 +54,7 @@ pub struct Config {
 
 impl Config {
     /// The user's, with our defaults.
-    pub fn new(ucp: &'static Ucp) -> Result<Self, FabricError> {
+    pub fn new(ucp: &'static Ucp, with_tcp: bool) -> Result<Self, FabricError> {
         let mut config = std::ptr::null_mut();
         // SAFETY: no prefix and no file; `config` is a local pointer.
         let status = unsafe { (ucp.ucp_config_read)(null(), null(), &mut config) };
@@ -56,12 +65,11 @@ impl Config {
             });
         }
         let config = Self { ucp, config };
-        let rdma =
-            std::fs::read_dir(RDMA_DEVICES).is_ok_and(|mut devices| devices.next().is_some());
-        let tcp = if rdma { &[] } else { DEFAULTS_TCP };
+        let tcp = if has_rdma_device() { &[] } else { DEFAULTS_TCP };
+        let transports = [("TLS", if with_tcp { TRANSPORTS_WITH_TCP } else { TRANSPORTS })];
         let is_set = |name: &str| std::env::var_os(format!("UCX_{name}")).is_some();
         let segments = if SEGMENTS.iter().any(|s| is_set(s.0)) { &[][..] } else { &SEGMENTS };
-        for (name, value) in DEFAULTS.iter().chain(tcp).chain(segments) {
+        for (name, value) in DEFAULTS.iter().chain(&transports).chain(tcp).chain(segments) {
             if !is_set(name) {
                 config.set(name, value);
             }

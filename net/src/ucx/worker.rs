@@ -1,20 +1,22 @@
-//! UCX's context and worker behind calls that cannot go wrong: the only file that calls UCP.
+//! The carrier over UCX: a context and a worker behind safe calls. Only this file calls UCP.
 
+use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-use slotmap::{DefaultKey, SlotMap};
+use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
-use crate::config::Config;
-use crate::error::FabricError;
-use crate::inbox::{
-    Data, Failure, Happened, Inbox, Landing, Noted, Operation, There, Work, came, complete, failed,
-    received,
+use super::config::Config;
+use super::inbox::{Failure, Inbox, Noted, Operation, Work, came, complete, failed, received};
+use super::sockets::Sockets;
+use super::ucp::*;
+use crate::carrier::{
+    Carrier, Data, EndpointId, Happened, Landing, Reason, Sending, There, Way,
 };
+use crate::error::FabricError;
 use crate::payload::Payload;
 use crate::signals;
-use crate::ucp::*;
 
 /// UCX's name for our only handler.
 const MESSAGE: u32 = 0;
@@ -22,7 +24,7 @@ const MESSAGE: u32 = 0;
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// A way to a peer.
-pub struct Endpoint {
+struct Endpoint {
     ep: *mut ucp_ep,
     /// The error handler's argument, which must live until the endpoint is closed.
     failure: Box<Failure>,
@@ -37,26 +39,23 @@ pub struct Worker {
     /// Boxed: callbacks have its address.
     inbox: Box<Inbox>,
     operations: SlotMap<DefaultKey, Box<Operation>>,
+    endpoints: SlotMap<DefaultKey, Endpoint>,
+    sockets: Sockets,
 }
 
 // SAFETY: the worker's thread mode is serialized, and everything else belongs to it.
 unsafe impl Send for Worker {}
-// SAFETY: part of a worker, with which it goes from thread to thread.
-unsafe impl Send for Endpoint {}
-
-/// The immediate result of a send.
-pub enum Sending {
-    /// UCX has taken it over, and the payload is no longer read.
-    Done,
-    /// [`Happened::Sent`] will report the result.
-    Pending,
-    /// Not sent.
-    Failed(ucs_status_t),
-}
 
 impl Worker {
-    /// A new one.
-    pub fn new() -> Result<Self, FabricError> {
+    /// A new one. UCX uses TCP only `with_tcp`.
+    pub fn new(with_tcp: bool) -> Result<Self, FabricError> {
+        let (worker, sockets) = Sockets::new(|| Self::open(with_tcp));
+        let mut worker = worker?;
+        worker.sockets = sockets;
+        Ok(worker)
+    }
+
+    fn open(with_tcp: bool) -> Result<Self, FabricError> {
         let ucp = Ucp::get().map_err(FabricError::Missing)?;
         let check = |doing, status| match status {
             UCS_OK => Ok(()),
@@ -69,8 +68,10 @@ impl Worker {
             descriptor: -1,
             inbox: Box::default(),
             operations: SlotMap::new(),
+            endpoints: SlotMap::new(),
+            sockets: Sockets::default(),
         };
-        let config = Config::new(ucp)?;
+        let config = Config::new(ucp, with_tcp)?;
         let params = ucp_params_t {
             field_mask: UCP_PARAM_FIELD_FEATURES,
             features: UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
@@ -114,203 +115,6 @@ impl Worker {
         Ok(this)
     }
 
-    /// The worker's own address.
-    pub fn address(&self) -> Result<Vec<u8>, FabricError> {
-        let mut attr = ucp_worker_attr_t {
-            field_mask: UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS,
-            address_flags: UCP_WORKER_ADDRESS_FLAG_NET_ONLY,
-            ..ucp_worker_attr_t::empty()
-        };
-        // SAFETY: our worker and structure; the address has the length that comes with it,
-        // and is released once.
-        unsafe {
-            let status = (self.ucp.ucp_worker_query)(self.worker, &mut attr);
-            if status != UCS_OK {
-                let why = self.ucp.reason(status);
-                return Err(FabricError::Ucx { doing: "tell its address", why });
-            }
-            let bytes = std::slice::from_raw_parts(attr.address.cast::<u8>(), attr.address_length);
-            let address = bytes.to_vec();
-            (self.ucp.ucp_worker_release_address)(self.worker, attr.address);
-            Ok(address)
-        }
-    }
-
-    /// UCX's word for a status.
-    pub fn reason(&self, status: ucs_status_t) -> &'static str {
-        self.ucp.reason(status)
-    }
-
-    /// Becomes readable when there may be work, once [`arm`](Self::arm) has returned true.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        // SAFETY: UCX's, for as long as the worker lives.
-        unsafe { BorrowedFd::borrow_raw(self.descriptor) }
-    }
-
-    /// Prepares the descriptor to report the next event. Returns false if there is work now.
-    pub fn arm(&mut self) -> Result<bool, FabricError> {
-        // SAFETY: our worker.
-        match unsafe { (self.ucp.ucp_worker_arm)(self.worker) } {
-            UCS_OK => Ok(true),
-            UCS_ERR_BUSY => Ok(false),
-            status => {
-                Err(FabricError::Ucx { doing: "arm its descriptor", why: self.ucp.reason(status) })
-            }
-        }
-    }
-
-    /// Lets UCX make progress. Returns true if it did any work.
-    pub fn progress(&mut self) -> bool {
-        // SAFETY: `worker` is live until `Drop`. Callbacks only use the inbox, which is not
-        // borrowed here.
-        unsafe { (self.ucp.ucp_worker_progress)(self.worker) != 0 }
-    }
-
-    /// Returns the next event, in the order of UCX's callbacks.
-    pub fn next(&mut self) -> Option<Happened> {
-        let noted = self.inbox.borrow_mut().pop_front()?;
-        Some(match noted {
-            Noted::Happened(happened) => happened,
-            Noted::Complete(key, status) => {
-                let operation = self.operations.remove(key).expect("completes once");
-                match operation.work {
-                    Work::Send { tag, .. } => Happened::Sent(tag, status),
-                    Work::Receive { tag, landing } => {
-                        Happened::Received(tag, (status == UCS_OK).then_some(landing))
-                    }
-                    Work::Close { failure } => Happened::Closed(failure.tag),
-                    Work::Flush => Happened::Flushed,
-                }
-            }
-        })
-    }
-
-    /// Creates an endpoint to the worker with that address. Its failure will be reported with the
-    /// tag.
-    pub fn connect(&mut self, address: &[u8], tag: u64) -> Result<Endpoint, ucs_status_t> {
-        let failure = Box::new(Failure { inbox: &*self.inbox, tag });
-        let params = ucp_ep_params_t {
-            field_mask: UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
-                | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE
-                | UCP_EP_PARAM_FIELD_ERR_HANDLER,
-            address: address.as_ptr().cast(),
-            err_mode: UCP_ERR_HANDLING_MODE_PEER,
-            err_handler: ucp_err_handler_t {
-                cb: Some(failed),
-                arg: std::ptr::from_ref::<Failure>(&failure).cast_mut().cast(),
-            },
-            ..ucp_ep_params_t::empty()
-        };
-        let mut ep = null_mut();
-        // SAFETY: our worker; the address is authenticated, and so one that UCX has made; the
-        // handler's argument lives until the endpoint is closed.
-        let status = unsafe { (self.ucp.ucp_ep_create)(self.worker, &params, &mut ep) };
-        if status != UCS_OK {
-            return Err(status);
-        }
-        Ok(Endpoint { ep, failure })
-    }
-
-    /// Gives up the endpoint of a peer. Operations in flight fail; then the endpoint is `Closed`.
-    pub fn close(&mut self, endpoint: Endpoint) {
-        if self.worker.is_null() {
-            return; // left as it is
-        }
-        let Endpoint { ep, failure } = endpoint;
-        let key = self.begin(Work::Close { failure });
-        let mut param = self.parameters(key);
-        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-        param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-        param.cb = Completion { send: Some(complete) };
-        // SAFETY: an endpoint that is closed once.
-        let started = Started::of(unsafe { (self.ucp.ucp_ep_close_nbx)(ep, &param) });
-        if !matches!(started, Started::Pending) {
-            self.note_complete(key, UCS_OK);
-        }
-    }
-
-    /// Sends a message.
-    pub fn send(
-        &mut self,
-        endpoint: &Endpoint,
-        header: Vec<u8>,
-        payload: Payload,
-        tag: u64,
-    ) -> Sending {
-        let (start, bytes) = payload.extent();
-        let (head, head_bytes) = (header.as_ptr(), header.len());
-        let key = self.begin(Work::Send { tag, _header: header, _payload: payload });
-        let mut param = self.parameters(key);
-        param.cb = Completion { send: Some(complete) };
-        // SAFETY: an open endpoint; header and payload stay until the operation is complete.
-        let started = Started::of(unsafe {
-            let (head, start) = (head.cast(), start.cast());
-            (self.ucp.ucp_am_send_nbx)(endpoint.ep, MESSAGE, head, head_bytes, start, bytes, &param)
-        });
-        match started {
-            Started::Pending => return Sending::Pending,
-            Started::Done | Started::Failed(_) => self.operations.remove(key),
-        };
-        match started {
-            Started::Failed(status) => Sending::Failed(status),
-            _ => Sending::Done,
-        }
-    }
-
-    /// Receives data. Returns the landing if they are present, or reports them later, with the
-    /// tag.
-    pub fn receive(&mut self, there: There, mut landing: Landing, tag: u64) -> Option<Landing> {
-        let (start, bytes) = landing.extent();
-        assert_eq!(bytes, there.bytes, "UCX writes as much as was announced");
-        if !there.announced {
-            // UCX could copy the data, too, but 1.13 then leaks them, and 1.20 frees them wrongly.
-            // SAFETY: UCX guarantees `bytes` bytes at the descriptor until it is released, and
-            // `landing` is owned here.
-            unsafe { start.copy_from_nonoverlapping(there.descriptor.cast(), bytes) };
-            self.refuse(there);
-            return Some(landing);
-        }
-        let key = self.begin(Work::Receive { tag, landing });
-        let mut param = self.parameters(key);
-        param.cb = Completion { recv_am: Some(received) };
-        // SAFETY: a descriptor that came with a message and is used once; the landing stays
-        // until the operation is complete.
-        let started = Started::of(unsafe {
-            let (descriptor, start) = (there.descriptor, start.cast());
-            (self.ucp.ucp_am_recv_data_nbx)(self.worker, descriptor, start, bytes, &param)
-        });
-        match started {
-            Started::Pending => {}
-            Started::Done => self.note_complete(key, UCS_OK),
-            Started::Failed(status) => self.note_complete(key, status),
-        }
-        None
-    }
-
-    /// Does not want data.
-    pub fn refuse(&mut self, there: There) {
-        // SAFETY: a descriptor that came with a message and is used once.
-        unsafe { (self.ucp.ucp_am_data_release)(self.worker, there.descriptor) };
-    }
-
-    /// Prepares the final closing of endpoints: sends UCX's own pending messages. UCX before 1.14
-    /// aborts if it has not answered a peer's connection request, which it cannot do while that
-    /// peer does not make progress (its pull request 8175). In that case all objects stay as they
-    /// are, and UCX's memory stays allocated until the process ends.
-    pub fn settle(&mut self) {
-        let key = self.begin(Work::Flush);
-        let mut param = self.parameters(key);
-        param.cb = Completion { send: Some(complete) };
-        // SAFETY: our worker.
-        let started = Started::of(unsafe { (self.ucp.ucp_worker_flush_nbx)(self.worker, &param) });
-        if !matches!(started, Started::Pending) {
-            self.operations.remove(key);
-        }
-        if !self.progress_until(|this| !this.operations.contains_key(key)) {
-            (self.worker, self.context) = (null_mut(), null_mut());
-        }
-    }
-
     /// Lets UCX make progress for a limited time, and drops its events.
     fn progress_until(&mut self, done: impl Fn(&Self) -> bool) -> bool {
         let deadline = Instant::now() + END_MAX;
@@ -343,6 +147,224 @@ impl Worker {
             ..ucp_request_param_t::empty()
         }
     }
+}
+
+impl Carrier for Worker {
+    fn address(&self) -> Result<Vec<u8>, FabricError> {
+        let mut attr = ucp_worker_attr_t {
+            field_mask: UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS,
+            address_flags: UCP_WORKER_ADDRESS_FLAG_NET_ONLY,
+            ..ucp_worker_attr_t::empty()
+        };
+        // SAFETY: our worker and structure; the address has the length that comes with it,
+        // and is released once.
+        unsafe {
+            let status = (self.ucp.ucp_worker_query)(self.worker, &mut attr);
+            if status != UCS_OK {
+                let why = self.ucp.reason(status);
+                return Err(FabricError::Ucx { doing: "tell its address", why });
+            }
+            let bytes = std::slice::from_raw_parts(attr.address.cast::<u8>(), attr.address_length);
+            let address = bytes.to_vec();
+            (self.ucp.ucp_worker_release_address)(self.worker, attr.address);
+            Ok(address)
+        }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: UCX's, for as long as the worker lives.
+        unsafe { BorrowedFd::borrow_raw(self.descriptor) }
+    }
+
+    fn arm(&mut self) -> Result<bool, FabricError> {
+        // SAFETY: our worker.
+        match unsafe { (self.ucp.ucp_worker_arm)(self.worker) } {
+            UCS_OK => Ok(true),
+            UCS_ERR_BUSY => Ok(false),
+            status => {
+                Err(FabricError::Ucx { doing: "arm its descriptor", why: self.ucp.reason(status) })
+            }
+        }
+    }
+
+    fn progress(&mut self) -> bool {
+        // SAFETY: `worker` is live until `Drop`. Callbacks only use the inbox, which is not
+        // borrowed here.
+        unsafe { (self.ucp.ucp_worker_progress)(self.worker) != 0 }
+    }
+
+    fn next(&mut self) -> Option<Happened> {
+        loop {
+            let noted = self.inbox.borrow_mut().pop_front()?;
+            let (key, status) = match noted {
+                Noted::Happened(happened) => return Some(happened),
+                Noted::Failed(tag, status) => {
+                    return Some(Happened::Failed(tag, self.ucp.reason(status).into()));
+                }
+                Noted::Complete(key, status) => (key, status),
+            };
+            let operation = self.operations.remove(key).expect("completes once");
+            let is_ok = status == UCS_OK;
+            match operation.work {
+                Work::Send { tag, .. } if is_ok => return Some(Happened::Sent(tag, Ok(()))),
+                Work::Send { tag, .. } => {
+                    return Some(Happened::Sent(tag, Err(self.ucp.reason(status).into())));
+                }
+                Work::Receive { tag, landing } => {
+                    return Some(Happened::Received(tag, is_ok.then_some(landing)));
+                }
+                Work::Close { failure } => return Some(Happened::Closed(failure.tag)),
+                Work::Flush => {}
+            }
+        }
+    }
+
+    fn connect(&mut self, address: &[u8], tag: u64) -> Result<EndpointId, Reason> {
+        let failure = Box::new(Failure { inbox: &*self.inbox, tag });
+        let params = ucp_ep_params_t {
+            field_mask: UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
+                | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE
+                | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+            address: address.as_ptr().cast(),
+            err_mode: UCP_ERR_HANDLING_MODE_PEER,
+            err_handler: ucp_err_handler_t {
+                cb: Some(failed),
+                arg: std::ptr::from_ref::<Failure>(&failure).cast_mut().cast(),
+            },
+            ..ucp_ep_params_t::empty()
+        };
+        let mut ep = null_mut();
+        // SAFETY: our worker; the address is authenticated, and so one that UCX has made; the
+        // handler's argument lives until the endpoint is closed.
+        let create = || unsafe { (self.ucp.ucp_ep_create)(self.worker, &params, &mut ep) };
+        let status = self.sockets.watch(create);
+        if status != UCS_OK {
+            return Err(self.ucp.reason(status).into());
+        }
+        Ok(self.endpoints.insert(Endpoint { ep, failure }).data().as_ffi())
+    }
+
+    fn answer(&mut self, _: Way, address: &[u8], tag: u64) -> Result<EndpointId, Reason> {
+        self.connect(address, tag)
+    }
+
+    fn close(&mut self, endpoint: EndpointId) {
+        if self.worker.is_null() {
+            return; // left as it is
+        }
+        let key = DefaultKey::from(KeyData::from_ffi(endpoint));
+        let Some(Endpoint { ep, failure }) = self.endpoints.remove(key) else { return };
+        let key = self.begin(Work::Close { failure });
+        let mut param = self.parameters(key);
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        param.cb = Completion { send: Some(complete) };
+        // SAFETY: an endpoint that is closed once.
+        let started = Started::of(unsafe { (self.ucp.ucp_ep_close_nbx)(ep, &param) });
+        if !matches!(started, Started::Pending) {
+            self.note_complete(key, UCS_OK);
+        }
+    }
+
+    fn send(
+        &mut self,
+        endpoint: EndpointId,
+        header: Vec<u8>,
+        payload: Payload,
+        tag: u64,
+    ) -> Sending {
+        let Some(&Endpoint { ep, .. }) =
+            self.endpoints.get(DefaultKey::from(KeyData::from_ffi(endpoint)))
+        else {
+            return Sending::Failed("the connection is closed".into());
+        };
+        let (start, bytes) = payload.extent();
+        let (head, head_bytes) = (header.as_ptr(), header.len());
+        let key = self.begin(Work::Send { tag, _header: header, _payload: payload });
+        let mut param = self.parameters(key);
+        param.cb = Completion { send: Some(complete) };
+        // SAFETY: an open endpoint; header and payload stay until the operation is complete.
+        let started = Started::of(unsafe {
+            let (head, start) = (head.cast(), start.cast());
+            (self.ucp.ucp_am_send_nbx)(ep, MESSAGE, head, head_bytes, start, bytes, &param)
+        });
+        match started {
+            Started::Pending => return Sending::Pending,
+            Started::Done | Started::Failed(_) => self.operations.remove(key),
+        };
+        match started {
+            Started::Failed(status) => Sending::Failed(self.ucp.reason(status).into()),
+            _ => Sending::Done,
+        }
+    }
+
+    fn receive(&mut self, there: There, mut landing: Landing, tag: u64) -> Option<Landing> {
+        let (start, bytes) = landing.extent();
+        assert_eq!(bytes, there.bytes, "UCX writes as much as was announced");
+        let descriptor = descriptor_of(&there);
+        if !there.announced {
+            // UCX could copy the data, too, but 1.13 then leaks them, and 1.20 frees them wrongly.
+            // SAFETY: UCX guarantees `bytes` bytes at the descriptor until it is released, and
+            // `landing` is owned here.
+            unsafe { start.copy_from_nonoverlapping(descriptor.cast(), bytes) };
+            self.refuse(there);
+            return Some(landing);
+        }
+        let key = self.begin(Work::Receive { tag, landing });
+        let mut param = self.parameters(key);
+        param.cb = Completion { recv_am: Some(received) };
+        // SAFETY: a descriptor that came with a message and is used once; the landing stays
+        // until the operation is complete.
+        let started = Started::of(unsafe {
+            let start = start.cast();
+            (self.ucp.ucp_am_recv_data_nbx)(self.worker, descriptor, start, bytes, &param)
+        });
+        match started {
+            Started::Pending => {}
+            Started::Done => self.note_complete(key, UCS_OK),
+            Started::Failed(status) => self.note_complete(key, status),
+        }
+        None
+    }
+
+    fn refuse(&mut self, there: There) {
+        // SAFETY: a descriptor that came with a message and is used once.
+        unsafe { (self.ucp.ucp_am_data_release)(self.worker, descriptor_of(&there)) };
+    }
+
+    fn settle(&mut self) {
+        let key = self.begin(Work::Flush);
+        let mut param = self.parameters(key);
+        param.cb = Completion { send: Some(complete) };
+        // SAFETY: our worker.
+        let started = Started::of(unsafe { (self.ucp.ucp_worker_flush_nbx)(self.worker, &param) });
+        if !matches!(started, Started::Pending) {
+            self.operations.remove(key);
+        }
+        if !self.progress_until(|this| !this.operations.contains_key(key)) {
+            (self.worker, self.context) = (null_mut(), null_mut());
+        }
+    }
+
+    fn tend(&mut self) {
+        self.sockets.tend();
+    }
+
+    fn needs_tending(&self) -> bool {
+        !self.endpoints.is_empty()
+    }
+
+    fn refused(&self) -> u64 {
+        0
+    }
+
+    /// UCX's listening sockets cannot be closed.
+    fn stop_listening(&mut self) {}
+}
+
+/// Returns UCX's descriptor of data, whose address is their name.
+fn descriptor_of(there: &There) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(there.name as usize)
 }
 
 impl Drop for Worker {

@@ -1,0 +1,160 @@
+//! The interface of carriers, which take messages to other processes. A carrier knows no job, no
+//! secret of a connection and no order of messages: [`fabric`](crate::fabric) adds them.
+
+use std::borrow::Cow;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+use crate::error::FabricError;
+use crate::payload::Payload;
+
+/// The reason of a failure, as the end of a line.
+pub type Reason = Cow<'static, str>;
+
+/// A carrier's name for a way to a peer.
+pub type EndpointId = u64;
+
+/// Takes messages to other processes, for one thread at a time.
+///
+/// The tag of a call comes back with the event about it. Memory that a call was given belongs to
+/// the carrier until then.
+pub trait Carrier: Send {
+    /// The bytes by which a peer's carrier of the same kind connects to this one.
+    fn address(&self) -> Result<Vec<u8>, FabricError>;
+
+    /// Becomes readable when there may be work, once [`arm`](Self::arm) has returned true.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Prepares the descriptor to report the next event. Returns false if there is work now.
+    fn arm(&mut self) -> Result<bool, FabricError>;
+
+    /// Sends and receives as far as that goes without waiting. Returns true if it did any work.
+    fn progress(&mut self) -> bool;
+
+    /// Returns the next event.
+    fn next(&mut self) -> Option<Happened>;
+
+    /// Creates a way to the carrier with that address. Messages may be sent at once.
+    fn connect(&mut self, address: &[u8], tag: u64) -> Result<EndpointId, Reason>;
+
+    /// Creates a way back to the sender of a message, which gave this address.
+    fn answer(&mut self, way: Way, address: &[u8], tag: u64) -> Result<EndpointId, Reason>;
+
+    /// Ends a way. Operations in flight fail; the last event is [`Happened::Closed`].
+    fn close(&mut self, endpoint: EndpointId);
+
+    /// Sends a message.
+    fn send(
+        &mut self,
+        endpoint: EndpointId,
+        header: Vec<u8>,
+        payload: Payload,
+        tag: u64,
+    ) -> Sending;
+
+    /// Accepts data. Returns the landing if they are present, or reports them later, with the tag.
+    fn receive(&mut self, there: There, landing: Landing, tag: u64) -> Option<Landing>;
+
+    /// Drops data.
+    fn refuse(&mut self, there: There);
+
+    /// Prepares the end: gives away messages that were sent, within a limited time.
+    fn settle(&mut self);
+
+    /// Looks after connections; it is called about once a second.
+    fn tend(&mut self);
+
+    /// Returns true if [`tend`](Self::tend) has something to do.
+    fn needs_tending(&self) -> bool;
+
+    /// Returns the number of connections that were refused since they did not hold the secret.
+    fn refused(&self) -> u64;
+
+    /// Accepts no further connections.
+    fn stop_listening(&mut self);
+}
+
+/// An event of a carrier.
+pub enum Happened {
+    /// A message has come.
+    Came {
+        /// All of its header.
+        header: Vec<u8>,
+        /// The payload.
+        data: Data,
+        /// The way on which it came.
+        way: Way,
+    },
+    /// A send is complete: the tag of `send`, and the reason if it failed.
+    Sent(u64, Result<(), Reason>),
+    /// A receive is complete: the tag of `receive`, and the landing unless it failed.
+    Received(u64, Option<Landing>),
+    /// A way has failed: the tag of `connect` or `answer`.
+    Failed(u64, Reason),
+    /// A way is closed: the tag of `connect` or `answer`.
+    Closed(u64),
+}
+
+/// A carrier's name for the way on which a message came.
+#[derive(Clone, Copy)]
+pub struct Way(pub u64);
+
+/// The data of a message.
+pub enum Data {
+    /// Here they are.
+    Here(Vec<u8>),
+    /// The carrier has them, or can get them: see [`Carrier::receive`].
+    There(There),
+}
+
+impl Data {
+    /// Returns the length in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Here(bytes) => bytes.len(),
+            Self::There(there) => there.bytes,
+        }
+    }
+}
+
+/// Data to be accepted or refused.
+pub struct There {
+    /// The carrier's name for them.
+    pub name: u64,
+    /// Their length.
+    pub bytes: usize,
+    /// True if the data are still at the sender.
+    pub announced: bool,
+}
+
+/// The destination of data.
+#[derive(Debug)]
+pub enum Landing {
+    /// Owned memory.
+    Bytes(Vec<u8>),
+    /// The user's memory, and its length. `Fabric::place_with` requires that it is writable.
+    Place(NonNull<u8>, usize),
+}
+
+impl Landing {
+    /// Returns the start and the length in bytes.
+    pub fn extent(&mut self) -> (*mut u8, usize) {
+        match self {
+            Self::Bytes(bytes) => (bytes.as_mut_ptr(), bytes.len()),
+            Self::Place(start, bytes) => (start.as_ptr(), *bytes),
+        }
+    }
+}
+
+// SAFETY: memory that no thread is bound to.
+unsafe impl Send for Landing {}
+
+/// The immediate result of a send.
+pub enum Sending {
+    /// The carrier has taken it over, and the payload is no longer read.
+    Done,
+    /// [`Happened::Sent`] will report the result.
+    Pending,
+    /// Not sent.
+    Failed(Reason),
+}

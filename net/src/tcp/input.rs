@@ -1,0 +1,149 @@
+//! The incoming side of a connection: sealed records in, messages out.
+
+use super::frame::{First, LENGTH_BYTES, sealed_bytes};
+use super::noise::Session;
+use crate::carrier::Landing;
+
+/// The frame whose payload comes in several records.
+struct Frame {
+    /// Length of the payload, and of the part that has come.
+    bytes: usize,
+    filled: usize,
+    to: Target,
+}
+
+/// The destination of a payload.
+enum Target {
+    /// The user has not chosen one yet.
+    Unknown,
+    /// This memory, and the tag of the receive.
+    Landing(Landing, u64),
+    /// The user does not want it.
+    Nowhere,
+}
+
+/// The incoming side of a connection.
+#[derive(Default)]
+pub struct Input {
+    frame: Option<Frame>,
+    /// The beginning of a record whose rest has not come.
+    pub partial: Vec<u8>,
+}
+
+/// An event of the incoming side.
+pub enum Arrival {
+    /// A message: its header, and its payload.
+    Whole(Vec<u8>, Vec<u8>),
+    /// A message whose payload of this length needs a place before more can be read.
+    Announced(Vec<u8>, usize),
+    /// An announced payload is complete: the tag and the memory.
+    Received(u64, Landing),
+    /// A handshake message; the output may have an answer.
+    HandsShaken,
+}
+
+/// The stream is not one of records of this session: why the connection ends.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Broken(pub &'static str);
+
+impl Input {
+    /// Returns true if a payload was announced and has no place yet.
+    pub fn is_paused(&self) -> bool {
+        matches!(&self.frame, Some(Frame { to: Target::Unknown, .. }))
+    }
+
+    /// Selects the place of the announced payload, whose length it has.
+    pub fn accept(&mut self, mut landing: Landing, tag: u64) {
+        let frame = self.frame.as_mut().filter(|frame| matches!(frame.to, Target::Unknown));
+        let frame = frame.expect("a payload was announced");
+        assert_eq!(landing.extent().1, frame.bytes, "the place has the announced length");
+        frame.to = Target::Landing(landing, tag);
+    }
+
+    /// Drops the announced payload when it comes.
+    pub fn refuse(&mut self) {
+        if let Some(frame) = &mut self.frame {
+            frame.to = Target::Nowhere;
+        }
+    }
+
+    /// Gives up the payload under way; returns the tag of its receive.
+    pub fn abandon(&mut self) -> Option<u64> {
+        match self.frame.take()?.to {
+            Target::Landing(_, tag) => Some(tag),
+            Target::Unknown | Target::Nowhere => None,
+        }
+    }
+
+    /// Handles the first record of a stream. Returns the bytes that it took, which are none if it
+    /// is not complete, and perhaps an event. A record that begins a frame, or does not fit its
+    /// place, is opened in `plain`, which has
+    /// [`SEALED_BYTES_MAX`](super::noise::SEALED_BYTES_MAX) bytes.
+    pub fn next(
+        &mut self,
+        stream: &[u8],
+        session: &mut Session,
+        plain: &mut [u8],
+    ) -> Result<(usize, Option<Arrival>), Broken> {
+        debug_assert!(!self.is_paused(), "the place comes first");
+        let bytes = sealed_bytes(stream).map_err(|_| Broken("a record without content came"))?;
+        let Some(bytes) = bytes else { return Ok((0, None)) };
+        let Some(record) = stream.get(LENGTH_BYTES..LENGTH_BYTES + bytes) else {
+            return Ok((0, None));
+        };
+        Ok((LENGTH_BYTES + bytes, self.record(record, session, plain)?))
+    }
+
+    fn record(
+        &mut self,
+        record: &[u8],
+        session: &mut Session,
+        plain: &mut [u8],
+    ) -> Result<Option<Arrival>, Broken> {
+        const FORGED: Broken = Broken("a record came that is not of this session");
+        let Some(frame) = &mut self.frame else {
+            let bytes = session.open(record, plain).map_err(|_| FORGED)?;
+            let first = First::parse(&plain[..bytes])
+                .map_err(|_| Broken("a record came that begins no message"))?;
+            let header = first.header.to_vec();
+            if first.follows == 0 {
+                return Ok(Some(Arrival::Whole(header, first.payload.to_vec())));
+            }
+            let bytes = first.follows;
+            self.frame = Some(Frame { bytes, filled: 0, to: Target::Unknown });
+            return Ok(Some(Arrival::Announced(header, bytes)));
+        };
+        let left = frame.bytes - frame.filled;
+        let place: &mut [u8] = match &mut frame.to {
+            Target::Landing(landing, _) => {
+                let (start, _) = landing.extent();
+                // SAFETY: the landing has `frame.bytes` bytes, which `accept` checked, and
+                // `filled` never exceeds them. It is owned here, or `Fabric::place_with` requires
+                // that nothing else uses it.
+                unsafe { std::slice::from_raw_parts_mut(start.add(frame.filled), left) }
+            }
+            Target::Unknown | Target::Nowhere => &mut [],
+        };
+        // In its place if that also has room for the tag, which is opened there with the rest.
+        let bytes = if place.len() >= record.len() {
+            session.open(record, place).map_err(|_| FORGED)?
+        } else {
+            let bytes = session.open(record, plain).map_err(|_| FORGED)?;
+            if let Some(place) = place.get_mut(..bytes) {
+                place.copy_from_slice(&plain[..bytes]);
+            }
+            bytes
+        };
+        frame.filled += bytes;
+        if bytes > left {
+            return Err(Broken("a message came that is longer than announced"));
+        }
+        if frame.filled < frame.bytes {
+            return Ok(None);
+        }
+        Ok(match self.frame.take().expect("it is complete").to {
+            Target::Landing(landing, tag) => Some(Arrival::Received(tag, landing)),
+            Target::Unknown | Target::Nowhere => None,
+        })
+    }
+}
