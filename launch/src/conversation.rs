@@ -131,11 +131,11 @@ fn last_words(channel: &mut Channel, why: &std::io::Error) -> Refusal {
     line.strip_prefix("nagaya: ").unwrap_or(&line).into()
 }
 
-/// Returns the UCX variables of the environment, which are set alike on all hosts.
+/// Returns the variables that choose the network, which are set alike on all hosts.
 fn network_settings() -> Vec<(String, String)> {
     let all = std::env::vars_os().filter_map(|(name, value)| {
         let pair = (name.into_string().ok()?, value.into_string().ok()?);
-        pair.0.starts_with("UCX_").then_some(pair)
+        ["UCX_", "NAGAYA_NET"].iter().any(|own| pair.0.starts_with(own)).then_some(pair)
     });
     all.collect()
 }

@@ -7,9 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
 
-use crate::carrier::{
-    Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way,
-};
+use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way};
 use crate::error::FabricError;
 use crate::payload::Payload;
 use crate::secret::Secret;
@@ -187,9 +185,7 @@ impl Carriers {
     }
 }
 
-fn epoll_of<'a>(
-    descriptors: impl Iterator<Item = BorrowedFd<'a>>,
-) -> Result<OwnedFd, FabricError> {
+fn epoll_of<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> Result<OwnedFd, FabricError> {
     let failed = |errno| FabricError::System { doing: "wait for several carriers", errno };
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
     for descriptor in descriptors {

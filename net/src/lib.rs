@@ -1,5 +1,5 @@
-//! Messages between nodes. UCX carries them, each side proves to the other that it holds the job's
-//! secret, and a waiting thread sleeps in poll(2).
+//! Messages between nodes. TCP or UCX carries them, each side proves to the other that it holds the
+//! job's secret, and a waiting thread sleeps in poll(2).
 //!
 //! ```no_run
 //! # fn address_of_another() -> Vec<u8> { unimplemented!() }
@@ -25,12 +25,12 @@
 //! processor on which others compute.
 //!
 //! The implementation has these parts. `session` is one connection, [`order`] keeps its messages
-//! in order, [`secret`] authenticates, and [`wire`] is the wire format. Only `worker` calls UCX,
-//! and `inbox` has UCX's callbacks. `config` sets UCX's options, `sockets` adds options to its
-//! sockets, and `signals` preserves the program's signal handlers. [`launcher`] detects the
-//! launcher of the process. `pmix_client` and `pmi_client` implement [`wireup`] by PMIx and by
-//! PMI-1, whose text is [`pmi`]. [`hex`] writes bytes as text. [`ucp`] and [`pmix`] declare and
-//! load the two C libraries, by the macros of `declare`.
+//! in order, [`secret`] authenticates, and [`wire`] is the wire format. [`carrier`] is the trait of
+//! carriers, which `carriers` chooses: `tcp`, and [`ucx`]. `sockets` sets options of TCP sockets,
+//! and `signals` preserves the program's signal handlers. [`launcher`] detects the launcher of the
+//! process. `pmix_client` and `pmi_client` implement [`wireup`] by PMIx and by PMI-1, whose text is
+//! [`pmi`]. [`hex`] writes bytes as text. [`ucx::ucp`] and [`pmix`] declare and load the two C
+//! libraries, by the macros of `declare`.
 //!
 //! # For users of this crate
 //! - A process that forks keeps its fabric. Its child has none, and must not drop it. Executed
@@ -39,9 +39,8 @@
 //!   [`deadline`](fabric::Fabric::deadline). A process that computes for long is not lost, since
 //!   its kernel answers for the host, but messages to it wait.
 //! - The end of a process is reported at once, and that of a host within 7 s.
-//! - All of UCX's environment variables apply: `UCX_NET_DEVICES` selects the network, `UCX_TLS`
-//!   the transports (default: all but shared memory), and `UCX_LOG_LEVEL=info` prints UCX's
-//!   decisions. The size of TCP's segments must be the same on all hosts.
+//! - `NAGAYA_NET` names the carriers (see `carriers`), and `NAGAYA_NET_DEVICES` the interfaces on
+//!   which `tcp` listens. UCX's environment variables apply to UCX.
 
 pub mod carrier;
 mod carriers;

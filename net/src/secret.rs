@@ -1,6 +1,5 @@
-//! Authentication. UCX does not authenticate peers: any process that finds its port may send. Here
-//! all hosts of a job or of a PVM share a secret, and every message proves that its sender holds
-//! it.
+//! Authentication. All hosts of a job or of a PVM share a secret, and every message proves that its
+//! sender holds it.
 //!
 //! Two sides that connect prove this to each other with fresh random numbers ([`Nonce`]). A
 //! *hello* and its *welcome* carry an HMAC-SHA-256 of their content under the secret, and the
@@ -8,16 +7,14 @@
 //! direction, which is part of every message of this connection. It is computed once, compared in
 //! constant time, and useless for any other sender, receiver or connection.
 //!
-//! **Protects against** other users and programs that reach the port: they cannot join, send a
-//! message, impersonate a peer, or replay an earlier connection. It also protects against stale
-//! addresses that another process has reused, and against stray processes of another run.
+//! Over TCP all this happens inside a Noise session, whose key is also derived from the secret.
 //!
-//! **Does not protect against** an attacker with access to the network traffic (root on a host or
-//! switch of the path). Nothing is encrypted, so a token can be read and a payload replaced.
-//! Nor does it protect UCX below this layer. UCX parses its wire format before this code sees a
-//! message, trusts it, and accepts remote memory writes. A process that can open TCP connections
-//! to the port can at least end this process. As with MPI over UCX, keep the port inside a trusted
-//! network (of the cluster, a VPN, behind a firewall).
+//! **Over UCX** it is the only authentication. It protects against other users and programs that
+//! reach the port: they cannot join, send a message, impersonate a peer, or replay an earlier
+//! connection. It does not protect against an attacker with access to the network traffic, since
+//! nothing is encrypted. Nor does it protect UCX below this layer, which parses its wire format
+//! before this code sees a message, trusts it, and accepts remote memory writes. As with MPI over
+//! UCX, the network must be trusted.
 
 use std::fmt;
 

@@ -24,9 +24,7 @@ use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
-use crate::carrier::{
-    Carrier, Data, EndpointId, Happened, Landing, Reason, Sending, There, Way,
-};
+use crate::carrier::{Carrier, Data, EndpointId, Happened, Landing, Reason, Sending, There, Way};
 use crate::error::FabricError;
 use crate::payload::Payload;
 use crate::secret::{Secret, random};
@@ -152,7 +150,8 @@ impl Tcp {
             }
             Err(_) => return,
         };
-        self.strangers.retain(|&key| self.connections.get(key).is_some_and(Connection::is_stranger));
+        self.strangers
+            .retain(|&key| self.connections.get(key).is_some_and(Connection::is_stranger));
         if self.strangers.len() >= STRANGERS_MAX
             && let Some(oldest) = self.strangers.pop_front()
         {
@@ -233,7 +232,8 @@ impl Tcp {
 
     /// The connection does not work. Tries the peer's next address if it has not stood yet.
     fn fail(&mut self, key: DefaultKey, why: Reason) {
-        let is_dialing = |c: &&Connection| matches!(c.stage, Stage::Dialing(_) | Stage::Calling(..));
+        let is_dialing =
+            |c: &&Connection| matches!(c.stage, Stage::Dialing(_) | Stage::Calling(..));
         if self.connections.get(key).filter(is_dialing).is_some() && self.dial_next(key) {
             return;
         }

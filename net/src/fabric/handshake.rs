@@ -44,8 +44,9 @@ impl Fabric {
             return;
         }
         // Both call at once: one connection is enough.
-        let is_same =
-            |s: &Session| s.id == id && s.address == sections && matches!(s.phase, Phase::Calling(_));
+        let is_same = |s: &Session| {
+            s.id == id && s.address == sections && matches!(s.phase, Phase::Calling(_))
+        };
         let calling = self.sessions.iter().find(|(_, session)| is_same(session));
         if let Some((key, _)) = calling {
             return self.welcome(key, hello.session.get(), hello.nonce);

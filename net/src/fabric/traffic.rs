@@ -130,7 +130,9 @@ impl Fabric {
                 self.open(key, None);
                 let number = header.sequence.get();
                 let incoming = Incoming { kind, header: user_header.to_vec(), payload: None };
-                let Some(session) = self.sessions.get_mut(key) else { return self.refuse(carrier, data) };
+                let Some(session) = self.sessions.get_mut(key) else {
+                    return self.refuse(carrier, data);
+                };
                 if session.incoming.insert(number, incoming).is_err() {
                     self.dropped.unauthenticated += 1;
                     return self.refuse(carrier, data);

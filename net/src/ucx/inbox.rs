@@ -74,7 +74,10 @@ pub extern "C" fn came(
     let announced = attr & UCP_AM_RECV_ATTR_FLAG_RNDV != 0;
     let stays = announced || attr & UCP_AM_RECV_ATTR_FLAG_DATA != 0;
     let (data, status) = match stays {
-        true => (Data::There(There { name: data.expose_provenance() as u64, bytes, announced }), UCS_INPROGRESS),
+        true => (
+            Data::There(There { name: data.expose_provenance() as u64, bytes, announced }),
+            UCS_INPROGRESS,
+        ),
         false => (Data::Here(copy(data, bytes)), UCS_OK),
     };
     // SAFETY: the handler's argument, which lives as long as the worker.

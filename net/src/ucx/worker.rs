@@ -11,9 +11,7 @@ use super::config::Config;
 use super::inbox::{Failure, Inbox, Noted, Operation, Work, came, complete, failed, received};
 use super::sockets::Sockets;
 use super::ucp::*;
-use crate::carrier::{
-    Carrier, Data, EndpointId, Happened, Landing, Reason, Sending, There, Way,
-};
+use crate::carrier::{Carrier, Data, EndpointId, Happened, Landing, Reason, Sending, There, Way};
 use crate::error::FabricError;
 use crate::payload::Payload;
 use crate::signals;

@@ -64,7 +64,7 @@ impl Peers {
     ///
     /// # Errors
     ///
-    /// UCX is missing, or finds no network.
+    /// The carriers find no network.
     pub fn open(own: u16, secret: [u8; 32]) -> Result<Peers, FabricError> {
         let fabric = Fabric::new(name(own), &Secret::new(secret))?;
         let (sending, pending) = Default::default();
