@@ -51,8 +51,8 @@ pub fn measure() -> Result<Cluster, Failure> {
     let compute = kernels::measure();
     let cluster = Cluster {
         name: "this machine".to_string(),
-        about: "measured by nagaya sim --calibrate: the network is a \
-                connection of net between two processes here"
+        about: "measured by nagaya sim --calibrate: the network is a connection between \
+                two processes here"
             .to_string(),
         cores: cores(),
         network,
