@@ -11,7 +11,7 @@ use net::fabric::Fabric;
 use net::hex;
 use net::secret::Secret;
 
-const CARRIERS: [&str; 2] = ["tcp", "ucx-tcp"];
+const CARRIERS: [&str; 3] = ["local", "tcp", "ucx-tcp"];
 const SIZES: [usize; 7] = [8, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Messages under way in a stream.
 const WINDOW: u64 = 32;

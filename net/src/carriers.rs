@@ -1,7 +1,8 @@
 //! The carriers of a fabric: their choice, their common address and descriptor.
 //!
-//! `NAGAYA_NET` names the carriers, with commas between them: `tcp`, `ucx`, or `ucx-tcp`, which lets
-//! UCX use TCP. Without it, these are `ucx` where the kernel has an RDMA device, and `tcp`.
+//! `NAGAYA_NET` names the carriers, with commas between them, the preferred one first: `local`,
+//! `tcp`, `ucx`, or `ucx-tcp`, which lets UCX use TCP. Without it, these are `local`, `ucx` where the
+//! kernel has an RDMA device, and `tcp`.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -9,6 +10,7 @@ use rustix::event::epoll;
 
 use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way};
 use crate::error::FabricError;
+use crate::local::Local;
 use crate::payload::Payload;
 use crate::secret::Secret;
 use crate::tcp::Tcp;
@@ -37,6 +39,10 @@ impl Carriers {
     pub fn new(secret: &Secret, named: &str) -> Result<Self, FabricError> {
         let mut list: Vec<(CarrierKind, Box<dyn Carrier>)> = Vec::new();
         if named.is_empty() {
+            // Without a directory for its socket, TCP takes messages within this machine, too.
+            if let Ok(local) = Local::new() {
+                list.push((CarrierKind::Local, Box::new(local)));
+            }
             // A library that cannot be loaded, or a device without a link, leaves TCP.
             if ucx::config::has_rdma_device()
                 && let Ok(worker) = ucx::worker::Worker::new(false)
@@ -47,6 +53,7 @@ impl Carriers {
         }
         for name in named.split(',').filter(|name| !name.is_empty()) {
             list.push(match name {
+                "local" => (CarrierKind::Local, Box::new(Local::new()?)),
                 "tcp" => (CarrierKind::Tcp, Box::new(Tcp::new(secret)?)),
                 "ucx" => (CarrierKind::Ucx, Box::new(ucx::worker::Worker::new(false)?)),
                 "ucx-tcp" => {
@@ -72,16 +79,19 @@ impl Carriers {
         Ok(bytes)
     }
 
-    /// Connects by the first carrier that both sides have.
+    /// Connects by the first carrier that both sides have and that reaches the peer.
     pub fn connect(&mut self, address: &[u8], tag: u64) -> Result<Endpoint, Reason> {
+        let none = "it has none of our carriers; set NAGAYA_NET to the same value on all hosts";
+        let mut last = Reason::from(none);
         for (index, (kind, carrier)) in self.list.iter_mut().enumerate() {
             let common = sections(address).find(|section| section.kind == *kind);
-            if let Some(section) = common {
-                let id = carrier.connect(section.bytes, tag)?;
-                return Ok(Endpoint { carrier: index, id });
+            let Some(section) = common else { continue };
+            match carrier.connect(section.bytes, tag) {
+                Ok(id) => return Ok(Endpoint { carrier: index, id }),
+                Err(why) => last = why,
             }
         }
-        Err("it has none of our carriers; set NAGAYA_NET to the same value on all hosts".into())
+        Err(last)
     }
 
     /// Connects to the sender of a message, which came by `carrier`.

@@ -18,7 +18,7 @@ pub enum FabricError {
         /// UCX's word for why.
         why: &'static str,
     },
-    /// A system call of the TCP carrier failed.
+    /// A system call of a carrier failed.
     System {
         /// The attempted operation.
         doing: &'static str,
@@ -60,7 +60,7 @@ impl fmt::Display for FabricError {
             ),
             Self::Carrier(name) => write!(
                 f,
-                "NAGAYA_NET names {name:?}, which is no carrier; give tcp, ucx or ucx-tcp, with \
+                "NAGAYA_NET names {name:?}, which is no carrier; give local, tcp, ucx or ucx-tcp, with \
                  commas between several"
             ),
             Self::Address => f.write_str("this is no address of a fabric; copy all of it"),

@@ -26,7 +26,7 @@
 //!
 //! The implementation has these parts. `session` is one connection, [`order`] keeps its messages
 //! in order, [`secret`] authenticates, and [`wire`] is the wire format. [`carrier`] is the trait of
-//! carriers, which `carriers` chooses: `tcp`, and [`ucx`]. `sockets` sets options of TCP sockets,
+//! carriers, which `carriers` chooses: `local`, `tcp`, and [`ucx`]. `stream` has the records of the first two. `sockets` sets options of TCP sockets,
 //! and `signals` preserves the program's signal handlers. [`launcher`] detects the launcher of the
 //! process. `pmix_client` and `pmi_client` implement [`wireup`] by PMIx and by PMI-1, whose text is
 //! [`pmi`]. [`hex`] writes bytes as text. [`ucx::ucp`] and [`pmix`] declare and load the two C
@@ -50,6 +50,7 @@ pub mod event;
 pub mod fabric;
 pub mod hex;
 pub mod launcher;
+mod local;
 pub mod mesh;
 pub mod order;
 pub mod payload;
@@ -62,6 +63,7 @@ mod session;
 mod signals;
 pub mod slice;
 mod sockets;
+mod stream;
 mod tcp;
 pub mod ucx;
 pub mod wire;

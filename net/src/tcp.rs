@@ -2,16 +2,14 @@
 //!
 //! Each connection is a Noise session ([`noise`]): authenticated by the job's secret, and encrypted.
 //! Nothing else is parsed before the session stands. Callers that have not proved themselves are
-//! bounded in number, time and bytes. [`frame`] is the format of messages, [`output`] and [`input`]
-//! are the two directions of a connection without I/O, [`connection`] is the connection, and
-//! [`interfaces`] selects the addresses to listen on and to dial.
+//! bounded in number, time and bytes. [`record`] is the stream of sealed records, [`output`] the
+//! outgoing side without I/O, [`connection`] is one connection, and [`interfaces`] selects the addresses to listen on and to dial.
 
 mod connection;
-mod frame;
-mod input;
 mod interfaces;
 mod noise;
 mod output;
+mod record;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -24,15 +22,15 @@ use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
-use crate::carrier::{Carrier, Data, EndpointId, Happened, Landing, Reason, Sending, There, Way};
+use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way};
 use crate::error::FabricError;
 use crate::payload::Payload;
 use crate::secret::{Secret, random};
 use crate::sockets::{is_dead, keep_alive, unacknowledged_bytes};
-use connection::{BEGIN_MAX, Connection, END_MAX, Io, Refusal, Stage};
-use input::{Arrival, Broken};
+use crate::stream::input::{Arrival, Broken};
+use crate::stream::outgoing::Outgoing;
+use connection::{BEGIN_MAX, Connection, END_MAX, Io, Refusal, Stage, Taken};
 use noise::{Handshake, Instance, SEALED_BYTES_MAX};
-use output::Outgoing;
 
 /// Maximum number of callers that have not proved themselves. The oldest gives way to a new one.
 const STRANGERS_MAX: usize = 128;
@@ -71,7 +69,7 @@ pub struct Tcp {
     /// The connection whose bytes from the first to before the second position of the buffer are
     /// not handled yet.
     current: Option<(DefaultKey, usize, usize)>,
-    /// See [`input::Input::next`].
+    /// See [`record::open`].
     plain: Box<[u8]>,
     refused: u64,
 }
@@ -283,11 +281,11 @@ impl Tcp {
         if connection.input.is_paused() || matches!(connection.stage, Stage::Dialing(_)) {
             return;
         }
-        let kept = connection.input.partial.len();
-        self.buffer[..kept].copy_from_slice(&connection.input.partial);
+        let kept = connection.partial.len();
+        self.buffer[..kept].copy_from_slice(&connection.partial);
         match connection.read(&mut self.buffer[kept..]) {
             Io::Some(bytes) => {
-                connection.input.partial.clear();
+                connection.partial.clear();
                 self.handle(key, 0, kept + bytes);
             }
             Io::None => {}
@@ -305,34 +303,29 @@ impl Tcp {
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
             let stream = &self.buffer[start..end];
-            let (taken, arrival) = match connection.take(stream, &mut self.plain) {
-                Ok(taken) => taken,
+            let arrival = match connection.take(stream, &mut self.plain) {
+                Ok(Taken::Nothing) => {
+                    return connection.partial.extend_from_slice(stream);
+                }
+                Ok(Taken::Handshake(bytes)) => {
+                    start += bytes;
+                    self.write(key);
+                    continue;
+                }
+                Ok(Taken::Record(bytes, arrival)) => {
+                    start += bytes;
+                    arrival
+                }
                 Err(Refusal::Stranger) => return self.refuse_stranger(key),
                 Err(Refusal::Broken(Broken(why))) => return self.fail(key, why.into()),
                 Err(Refusal::Deaf) => return,
             };
-            start += taken;
-            match arrival {
-                Some(Arrival::Whole(header, payload)) => {
-                    let (data, way) = (Data::Here(payload), Way(key.data().as_ffi()));
-                    self.happened.push_back(Happened::Came { header, data, way });
-                }
-                Some(Arrival::Announced(header, bytes)) => {
-                    let name = key.data().as_ffi();
-                    let data = Data::There(There { name, bytes, announced: true });
-                    self.happened.push_back(Happened::Came { header, data, way: Way(name) });
-                    self.current = (start < end).then_some((key, start, end));
-                    return;
-                }
-                Some(Arrival::Received(tag, landing)) => {
-                    self.happened.push_back(Happened::Received(tag, Some(landing)));
-                }
-                Some(Arrival::HandsShaken) => self.write(key),
-                None if taken == 0 => {
-                    let partial = &mut self.connections[key].input.partial;
-                    return partial.extend_from_slice(&self.buffer[start..end]);
-                }
-                None => {}
+            let name = key.data().as_ffi();
+            let is_announced = matches!(arrival, Some(Arrival::Announced(..)));
+            self.happened.extend(arrival.map(|arrival| arrival.into_event(name)));
+            if is_announced {
+                self.current = (start < end).then_some((key, start, end));
+                return;
             }
         }
     }

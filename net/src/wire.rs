@@ -24,6 +24,8 @@ pub const USER_HEADER_BYTES_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CarrierKind {
+    /// Rings in shared memory.
+    Local = 1,
     /// TCP inside a Noise session.
     Tcp = 2,
     /// UCX.
@@ -58,6 +60,7 @@ pub fn sections(mut bytes: &[u8]) -> impl Iterator<Item = Section<'_>> {
             let (section, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
             bytes = rest;
             let kind = match kind {
+                1 => CarrierKind::Local,
                 2 => CarrierKind::Tcp,
                 3 => CarrierKind::Ucx,
                 _ => continue,

@@ -311,7 +311,10 @@ fn a_carrier_that_stops_listening_refuses_callers_and_keeps_its_peers() {
         stands = matches!(fabric.poll(), Some(Event::Message { .. }));
     }
     fabric.stop_listening();
-    assert!(TcpStream::connect(listens(&own).1).is_err());
+    // A program that another test starts may have the socket until it is executed.
+    while TcpStream::connect(listens(&own).1).is_ok() {
+        assert!(begin.elapsed() < TIME_LIMIT, "it still listens");
+    }
     peer.send(to, b"", vec![2]).unwrap();
     loop {
         assert!(begin.elapsed() < TIME_LIMIT);

@@ -13,6 +13,11 @@ mod node;
 use node::{TIME_LIMIT, again_over};
 
 #[test]
+fn every_test_here_passes_over_tcp() {
+    again_over("tcp", None);
+}
+
+#[test]
 fn every_test_here_passes_over_ucx() {
     again_over("ucx-tcp", None);
 }

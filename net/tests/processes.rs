@@ -21,6 +21,11 @@ fn role() {
 }
 
 #[test]
+fn every_test_here_passes_over_tcp() {
+    again_over("tcp", None);
+}
+
+#[test]
 fn every_test_here_passes_over_ucx() {
     again_over("ucx-tcp", None);
 }

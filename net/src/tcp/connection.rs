@@ -8,10 +8,11 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-use super::input::{Arrival, Broken, Input};
 use super::noise::{HANDSHAKE_BYTES, Handshake, Instance, Session, Unauthentic};
 use super::output::Output;
+use super::record;
 use crate::secret::Secret;
+use crate::stream::input::{Arrival, Broken, Input};
 
 /// Time limit for dialing and the handshake, and for the first record after it.
 pub const BEGIN_MAX: Duration = Duration::from_secs(5);
@@ -30,6 +31,8 @@ pub struct Connection {
     pub output: Output,
     /// The incoming side.
     pub input: Input,
+    /// The beginning of a record whose rest has not come.
+    pub partial: Vec<u8>,
     /// The socket did not take all bytes: the epoll descriptor reports when it takes more.
     pub is_full: bool,
     /// The addresses to dial next.
@@ -55,6 +58,22 @@ pub enum Stage {
     Closing(Instant),
     /// The connection has failed; its endpoint is not closed yet.
     Failed,
+}
+
+/// A part of the incoming bytes that was handled.
+pub enum Taken {
+    /// None: neither a record nor a handshake message is complete.
+    Nothing,
+    /// A handshake message of this length; the output may have an answer.
+    Handshake(usize),
+    /// A record of this length, and perhaps an event.
+    Record(usize, Option<Arrival>),
+}
+
+impl Taken {
+    fn of(bytes: usize, arrival: Option<Arrival>) -> Self {
+        if bytes == 0 { Self::Nothing } else { Self::Record(bytes, arrival) }
+    }
 }
 
 /// The reason why incoming bytes are not handled.
@@ -86,6 +105,7 @@ impl Connection {
             tag: None,
             output: Output::default(),
             input: Input::default(),
+            partial: Vec::new(),
             is_full: false,
             others: Vec::new(),
             called: None,
@@ -117,31 +137,28 @@ impl Connection {
         self.stage = Stage::Calling(Instant::now() + BEGIN_MAX, handshake);
     }
 
-    /// Handles the first handshake message or record of incoming bytes. Returns the number of bytes
-    /// that it took, which is 0 if it is not complete, and perhaps an event.
-    pub fn take(
-        &mut self,
-        stream: &[u8],
-        plain: &mut [u8],
-    ) -> Result<(usize, Option<Arrival>), Refusal> {
+    /// Handles the first handshake message or record of incoming bytes.
+    pub fn take(&mut self, stream: &[u8], plain: &mut [u8]) -> Result<Taken, Refusal> {
         match &mut self.stage {
             Stage::Calling(..) | Stage::Called(..) => {
                 let Some(message) = stream.first_chunk::<HANDSHAKE_BYTES>() else {
-                    return Ok((0, None));
+                    return Ok(Taken::Nothing);
                 };
                 self.shake_hands(message).map_err(|Unauthentic| Refusal::Stranger)?;
-                Ok((HANDSHAKE_BYTES, Some(Arrival::HandsShaken)))
+                Ok(Taken::Handshake(HANDSHAKE_BYTES))
             }
             Stage::Unproved(_, session) => {
-                let next = self.input.next(stream, session, plain);
-                let (taken, arrival) = next.map_err(|_| Refusal::Stranger)?;
-                if taken > 0 {
+                let opened = record::open(stream, session, &mut self.input, plain);
+                let (bytes, arrival) = opened.map_err(|_| Refusal::Stranger)?;
+                if bytes > 0 {
                     self.is_proved();
                 }
-                Ok((taken, arrival))
+                Ok(Taken::of(bytes, arrival))
             }
             Stage::Open(session) => {
-                self.input.next(stream, session, plain).map_err(Refusal::Broken)
+                let opened = record::open(stream, session, &mut self.input, plain);
+                let (bytes, arrival) = opened.map_err(Refusal::Broken)?;
+                Ok(Taken::of(bytes, arrival))
             }
             Stage::Dialing(_) | Stage::Closing(_) | Stage::Failed => Err(Refusal::Deaf),
         }
@@ -177,7 +194,7 @@ impl Connection {
         self.stage = stage;
         self.is_full = false;
         self.output.drop_sealed();
-        self.input.partial.clear();
+        self.partial.clear();
     }
 
     /// Returns the events of the socket that the connection waits for.

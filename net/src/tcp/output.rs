@@ -1,10 +1,11 @@
 //! The outgoing side of a connection: messages, sealed piece by piece as the socket takes them.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 
-use super::frame::{LENGTH_BYTES, write_first};
-use super::noise::{PLAIN_BYTES_MAX, Session, TAG_BYTES};
-use crate::payload::Payload;
+use super::noise::{PLAIN_BYTES_MAX, Session};
+use super::record::seal;
+use crate::stream::outgoing::Outgoing;
 
 /// Sealed bytes that may wait for the socket. More is sealed when they are fewer.
 const SEALED_BYTES_WAITING: usize = 128 << 10;
@@ -18,23 +19,6 @@ pub struct Output {
     queue: VecDeque<Outgoing>,
     /// The first record of a frame before it is sealed.
     first: Vec<u8>,
-}
-
-/// A message that is not sealed completely.
-pub struct Outgoing {
-    header: Vec<u8>,
-    payload: Payload,
-    /// Bytes of the payload that are sealed; none while the header is not.
-    sealed: Option<usize>,
-    /// The sender's name for it.
-    pub tag: u64,
-}
-
-impl Outgoing {
-    /// A message of which nothing is sealed.
-    pub fn new(header: Vec<u8>, payload: Payload, tag: u64) -> Self {
-        Self { header, payload, sealed: None, tag }
-    }
 }
 
 impl Output {
@@ -87,28 +71,21 @@ impl Output {
             self.sealed.drain(..self.written);
             self.written = 0;
         }
-        let (start, bytes) = outgoing.payload.extent();
-        let payload = match bytes {
-            0 => &[],
-            // SAFETY: the payload is readable until its message is reported as sent, which
-            // `Payload::borrowed` requires of its user. The message is not reported yet.
-            _ => unsafe { std::slice::from_raw_parts(start, bytes) },
+        let (sealed, first) = (&mut self.sealed, &mut self.first);
+        let put = |parts: &[&[u8]]| -> Result<(), Infallible> {
+            let record = match parts {
+                [record] => record,
+                parts => {
+                    first.clear();
+                    parts.iter().for_each(|part| first.extend_from_slice(part));
+                    &first[..]
+                }
+            };
+            seal(sealed, record, session);
+            Ok(())
         };
-        match &mut outgoing.sealed {
-            None => {
-                self.first.clear();
-                let is_all = write_first(&mut self.first, &outgoing.header, payload);
-                outgoing.sealed = Some(0);
-                seal(&mut self.sealed, &self.first, session);
-                is_all
-            }
-            Some(sealed) => {
-                let end = bytes.min(*sealed + PLAIN_BYTES_MAX);
-                seal(&mut self.sealed, &payload[*sealed..end], session);
-                *sealed = end;
-                end == bytes
-            }
-        }
+        let Ok(is_last) = outgoing.put_next(PLAIN_BYTES_MAX, put);
+        is_last
     }
 
     /// Gives back memory if nothing waits.
@@ -132,18 +109,9 @@ impl Output {
     /// Drops the messages that are not sealed; returns their tags. One that is sealed in part would
     /// break the stream, so the sealed bytes go, too, in that case.
     pub fn drop_messages(&mut self) -> impl Iterator<Item = u64> + use<> {
-        if self.queue.front().is_some_and(|outgoing| outgoing.sealed.is_some()) {
+        if self.queue.front().is_some_and(Outgoing::has_begun) {
             self.drop_sealed();
         }
         std::mem::take(&mut self.queue).into_iter().map(|outgoing| outgoing.tag)
     }
-}
-
-fn seal(to: &mut Vec<u8>, plain: &[u8], session: &mut Session) {
-    let bytes = plain.len() + TAG_BYTES;
-    to.extend_from_slice(&(bytes as u16).to_be_bytes());
-    let start = to.len();
-    to.resize(start + bytes, 0);
-    session.seal(plain, &mut to[start..]);
-    debug_assert_eq!(to.len(), start + bytes, "{LENGTH_BYTES} bytes of length precede");
 }

@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -86,9 +87,12 @@ impl Drop for Node {
 /// with libraries from a directory; but not in such a run.
 pub fn again_over(carriers: &str, libraries: Option<&Path>) {
     const AGAIN: &str = "FABRIC_TESTS_AGAIN";
+    /// One run at a time: each starts many processes.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if std::env::var_os(AGAIN).is_some() {
         return;
     }
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut again = Command::new(std::env::current_exe().expect("the test's own path"));
     again.env(AGAIN, "1").env("NAGAYA_NET", carriers);
     if let Some(libraries) = libraries {

@@ -1,8 +1,7 @@
-//! The incoming side of a connection: sealed records in, messages out.
+//! The incoming side of a connection: records in, messages out.
 
-use super::frame::{First, LENGTH_BYTES, sealed_bytes};
-use super::noise::Session;
-use crate::carrier::Landing;
+use super::frame::First;
+use crate::carrier::{Data, Happened, Landing, There, Way};
 
 /// The frame whose payload comes in several records.
 struct Frame {
@@ -26,8 +25,6 @@ enum Target {
 #[derive(Default)]
 pub struct Input {
     frame: Option<Frame>,
-    /// The beginning of a record whose rest has not come.
-    pub partial: Vec<u8>,
 }
 
 /// An event of the incoming side.
@@ -38,8 +35,23 @@ pub enum Arrival {
     Announced(Vec<u8>, usize),
     /// An announced payload is complete: the tag and the memory.
     Received(u64, Landing),
-    /// A handshake message; the output may have an answer.
-    HandsShaken,
+}
+
+impl Arrival {
+    /// Returns the carrier's event, for the connection with this name.
+    pub fn into_event(self, name: u64) -> Happened {
+        let way = Way(name);
+        match self {
+            Self::Whole(header, payload) => {
+                Happened::Came { header, data: Data::Here(payload), way }
+            }
+            Self::Announced(header, bytes) => {
+                let data = Data::There(There { name, bytes, announced: true });
+                Happened::Came { header, data, way }
+            }
+            Self::Received(tag, landing) => Happened::Received(tag, Some(landing)),
+        }
+    }
 }
 
 /// The stream is not one of records of this session: why the connection ends.
@@ -75,34 +87,19 @@ impl Input {
         }
     }
 
-    /// Handles the first record of a stream. Returns the bytes that it took, which are none if it
-    /// is not complete, and perhaps an event. A record that begins a frame, or does not fit its
-    /// place, is opened in `plain`, which has
-    /// [`SEALED_BYTES_MAX`](super::noise::SEALED_BYTES_MAX) bytes.
-    pub fn next(
+    /// Handles a record of `bytes` bytes. `open` writes it to the start of the memory that it is
+    /// given, and needs `room` bytes there. A record that begins a frame, or does not fit its place,
+    /// is written to `plain`, which has this room.
+    pub fn record(
         &mut self,
-        stream: &[u8],
-        session: &mut Session,
-        plain: &mut [u8],
-    ) -> Result<(usize, Option<Arrival>), Broken> {
-        debug_assert!(!self.is_paused(), "the place comes first");
-        let bytes = sealed_bytes(stream).map_err(|_| Broken("a record without content came"))?;
-        let Some(bytes) = bytes else { return Ok((0, None)) };
-        let Some(record) = stream.get(LENGTH_BYTES..LENGTH_BYTES + bytes) else {
-            return Ok((0, None));
-        };
-        Ok((LENGTH_BYTES + bytes, self.record(record, session, plain)?))
-    }
-
-    fn record(
-        &mut self,
-        record: &[u8],
-        session: &mut Session,
+        bytes: usize,
+        room: usize,
+        open: impl FnOnce(&mut [u8]) -> Result<(), Broken>,
         plain: &mut [u8],
     ) -> Result<Option<Arrival>, Broken> {
-        const FORGED: Broken = Broken("a record came that is not of this session");
+        debug_assert!(!self.is_paused(), "the place comes first");
         let Some(frame) = &mut self.frame else {
-            let bytes = session.open(record, plain).map_err(|_| FORGED)?;
+            open(plain)?;
             let first = First::parse(&plain[..bytes])
                 .map_err(|_| Broken("a record came that begins no message"))?;
             let header = first.header.to_vec();
@@ -114,6 +111,9 @@ impl Input {
             return Ok(Some(Arrival::Announced(header, bytes)));
         };
         let left = frame.bytes - frame.filled;
+        if bytes > left {
+            return Err(Broken("a message came that is longer than announced"));
+        }
         let place: &mut [u8] = match &mut frame.to {
             Target::Landing(landing, _) => {
                 let (start, _) = landing.extent();
@@ -124,20 +124,15 @@ impl Input {
             }
             Target::Unknown | Target::Nowhere => &mut [],
         };
-        // In its place if that also has room for the tag, which is opened there with the rest.
-        let bytes = if place.len() >= record.len() {
-            session.open(record, place).map_err(|_| FORGED)?
+        if place.len() >= room {
+            open(place)?;
         } else {
-            let bytes = session.open(record, plain).map_err(|_| FORGED)?;
+            open(plain)?;
             if let Some(place) = place.get_mut(..bytes) {
                 place.copy_from_slice(&plain[..bytes]);
             }
-            bytes
-        };
-        frame.filled += bytes;
-        if bytes > left {
-            return Err(Broken("a message came that is longer than announced"));
         }
+        frame.filled += bytes;
         if frame.filled < frame.bytes {
             return Ok(None);
         }

@@ -1,23 +1,19 @@
-//! The frames of messages inside sealed records.
+//! The frames of messages in a stream of records.
 //!
-//! A stream of records has two bytes of length before each. A record begins a frame, or continues
-//! it. The first one has a head, the message's header, and the payload if that is short. A longer
-//! payload fills the following records, so that it is sealed from its place and opened into its
-//! place.
+//! A record begins a frame, or continues it. The first one has a head, the message's header, and the
+//! payload if that is short. A longer payload fills the following records, so that it leaves from its
+//! place and arrives in its place.
 
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::noise::{PLAIN_BYTES_MAX, TAG_BYTES};
-
-/// Bytes of length before a record.
-pub const LENGTH_BYTES: usize = 2;
 /// Maximum length of a payload in the first record.
 pub const SHORT_BYTES_MAX: usize = 8 << 10;
 /// Maximum length of a message's header.
 pub const HEADER_BYTES_MAX: usize = 1 << 10;
 
-const _: () = assert!(size_of::<Head>() + HEADER_BYTES_MAX + SHORT_BYTES_MAX <= PLAIN_BYTES_MAX);
+/// Maximum length of a frame's first record.
+pub const FIRST_BYTES_MAX: usize = size_of::<Head>() + HEADER_BYTES_MAX + SHORT_BYTES_MAX;
 
 /// Begins a frame.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
@@ -42,20 +38,15 @@ pub struct First<'a> {
     pub follows: usize,
 }
 
-/// Writes a frame's first record. Returns true if that is all of it.
-pub fn write_first(record: &mut Vec<u8>, header: &[u8], payload: &[u8]) -> bool {
-    assert!(header.len() <= HEADER_BYTES_MAX, "the fabric's headers are short");
-    let head = Head {
-        header_bytes: (header.len() as u16).into(),
-        payload_bytes: (payload.len() as u64).into(),
-    };
-    record.extend_from_slice(head.as_bytes());
-    record.extend_from_slice(header);
-    let is_short = payload.len() <= SHORT_BYTES_MAX;
-    if is_short {
-        record.extend_from_slice(payload);
+impl Head {
+    /// The head of a message with that header and payload.
+    pub fn new(header: &[u8], payload: &[u8]) -> Self {
+        assert!(header.len() <= HEADER_BYTES_MAX, "the fabric's headers are short");
+        Self {
+            header_bytes: (header.len() as u16).into(),
+            payload_bytes: (payload.len() as u64).into(),
+        }
     }
-    is_short
 }
 
 impl<'a> First<'a> {
@@ -74,21 +65,12 @@ impl<'a> First<'a> {
     }
 }
 
-/// Returns the length of the first sealed record in a stream, once its length has come, and an
-/// error if no record is so short.
-pub fn sealed_bytes(stream: &[u8]) -> Result<Option<usize>, Malformed> {
-    let Some(length) = stream.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
-    match usize::from(u16::from_be_bytes(*length)) {
-        bytes if bytes > TAG_BYTES => Ok(Some(bytes)),
-        _ => Err(Malformed),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::stream::outgoing::Outgoing;
 
     proptest! {
         #[test]
@@ -96,8 +78,13 @@ mod tests {
             header in prop::collection::vec(any::<u8>(), 0..300),
             payload in prop::collection::vec(any::<u8>(), 0..20_000),
         ) {
+            let mut message = Outgoing::new(header.clone(), payload.clone().into(), 0);
             let mut record = Vec::new();
-            let is_all = write_first(&mut record, &header, &payload);
+            let put = |parts: &[&[u8]]| -> Result<(), ()> {
+                record = parts.concat();
+                Ok(())
+            };
+            let is_all = message.put_next(1000, put).unwrap();
             let first = First::parse(&record).unwrap();
             prop_assert_eq!(first.header, &header[..]);
             prop_assert_eq!(is_all, first.follows == 0);
@@ -115,14 +102,6 @@ mod tests {
                 let parts = size_of::<Head>() + first.header.len() + first.payload.len();
                 prop_assert_eq!(parts, bytes.len());
             }
-            let _ = sealed_bytes(&bytes);
         }
-    }
-
-    #[test]
-    fn records_without_content_are_malformed() {
-        assert_eq!(sealed_bytes(&[0]), Ok(None));
-        assert_eq!(sealed_bytes(&16u16.to_be_bytes()), Err(Malformed));
-        assert_eq!(sealed_bytes(&17u16.to_be_bytes()), Ok(Some(17)));
     }
 }
