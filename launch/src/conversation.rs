@@ -43,6 +43,8 @@ pub struct Addressee<'a> {
     pub host: &'a Host,
     /// The host is this one.
     pub is_here: bool,
+    /// All nodes are on this host.
+    pub all_are_here: bool,
     /// The job's secret.
     pub secret: [u8; 32],
     /// Seconds without a message after which a node counts as lost; 0 means never.

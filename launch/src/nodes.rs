@@ -135,9 +135,10 @@ impl<J: Job> Nodes<J> {
         let nodes = self.nodes.len() as u32;
         let (say, hear) = channel();
         let mut tell = Vec::new();
+        let all_are_here = self.nodes.iter().all(|node| node.is_here);
         for (node, it) in self.nodes.iter_mut().enumerate() {
             let (node, host, is_here) = (node as u32, &it.host, it.is_here);
-            let to = Addressee { node, nodes, host, is_here, secret, timeout };
+            let to = Addressee { node, nodes, host, is_here, all_are_here, secret, timeout };
             let order = self.job.order(to);
             let (to, everybody): (Sender<J::Everybody>, Receiver<_>) = channel();
             tell.push(to);

@@ -77,6 +77,15 @@ impl Fabric {
         Self::with_carriers(id, secret, &carriers)
     }
 
+    /// The same, if all peers are on this host: unless `NAGAYA_NET` names carriers, no port is opened.
+    pub fn within_host(id: u64, secret: &Secret) -> Result<Self, FabricError> {
+        match std::env::var(carriers::VARIABLE) {
+            Ok(carriers) if !carriers.is_empty() => Self::with_carriers(id, secret, &carriers),
+            // Without a directory for its socket, TCP takes the messages.
+            _ => Self::with_carriers(id, secret, "local").or_else(|_| Self::new(id, secret)),
+        }
+    }
+
     /// The same, with carriers as in `NAGAYA_NET`; if that is empty, with the usual ones.
     pub fn with_carriers(id: u64, secret: &Secret, carriers: &str) -> Result<Self, FabricError> {
         let carriers = Carriers::new(secret, carriers)?;

@@ -69,11 +69,25 @@ impl Mesh {
         timeout: Option<Duration>,
         alive: Vec<u8>,
     ) -> Result<Self, FabricError> {
+        Ok(Self::with_fabric(Fabric::new(me.into(), secret)?, timeout, alive))
+    }
+
+    /// The same, if all nodes are on this host: unless `NAGAYA_NET` names carriers, no port is opened.
+    pub fn within_host(
+        me: NodeId,
+        secret: &Secret,
+        timeout: Option<Duration>,
+        alive: Vec<u8>,
+    ) -> Result<Self, FabricError> {
+        Ok(Self::with_fabric(Fabric::within_host(me.into(), secret)?, timeout, alive))
+    }
+
+    fn with_fabric(fabric: Fabric, timeout: Option<Duration>, alive: Vec<u8>) -> Self {
         let now = Instant::now();
+        let me = NodeId::try_from(fabric.id()).expect("made of a node's number");
         let watch = timeout.map(|timeout| Watch { timeout, last_received: now, next: now });
-        let fabric = Fabric::new(me.into(), secret)?;
         let (peers, addresses) = (Vec::new(), Vec::new());
-        Ok(Self { fabric, peers, addresses, until: None, timeout, me, watch, alive })
+        Self { fabric, peers, addresses, until: None, timeout, me, watch, alive }
     }
 
     /// Returns the address at which others connect.

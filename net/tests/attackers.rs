@@ -325,3 +325,33 @@ fn a_carrier_that_stops_listening_refuses_callers_and_keeps_its_peers() {
         }
     }
 }
+
+/// Returns the TCP ports on which a process listens.
+fn ports(pid: i32) -> Vec<u16> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let links = descriptors.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+    let inode = |to: &str| Some(to.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+    let sockets: Vec<String> = links.filter_map(|to| inode(to.to_str()?)).collect();
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| std::fs::read_to_string(table));
+    let mut ports = Vec::new();
+    for line in tables.iter().flatten().flat_map(|table| table.lines().skip(1)) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        if fields[3] == "0A" && sockets.iter().any(|inode| inode == fields[9]) {
+            let port = fields[1].rsplit_once(':').unwrap().1;
+            ports.push(u16::from_str_radix(port, 16).unwrap());
+        }
+    }
+    ports
+}
+
+#[test]
+fn peers_of_one_host_open_no_port() {
+    let within = [("FABRIC_WITHIN_HOST", "1".to_owned())];
+    let echo = Node::start("echo", 2, &within);
+    assert_eq!(ports(echo.pid()), []);
+    let mut fabric = Fabric::within_host(1, &secret()).unwrap();
+    let peer = fabric.connect(&echo.address).unwrap();
+    round(&mut fabric, peer, 0);
+    // The check finds the ports of others.
+    assert_ne!(ports(self::echo().pid()), []);
+}

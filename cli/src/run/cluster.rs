@@ -70,6 +70,7 @@ impl Job for Space {
             environment: self.environment.clone(),
             directory: self.directory.clone(),
             variables: to.variables(),
+            all_are_here: to.all_are_here,
         }
     }
 

@@ -188,7 +188,8 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
         1 => None,
         _ => {
             let alive = Frame::Word(Message::Alive).bytes();
-            let mesh = Mesh::new(order.node, &secret, timeout, alive);
+            let new = if order.all_are_here { Mesh::within_host } else { Mesh::new };
+            let mesh = new(order.node, &secret, timeout, alive);
             Some(mesh.map_err(|why| why.to_string())?)
         }
     };

@@ -30,6 +30,8 @@ pub struct Order {
     pub processors: Option<u32>,
     /// Environment variables with settings of the network, for variables that another host lacks.
     pub variables: Vec<(String, String)>,
+    /// All nodes are on this host.
+    pub all_are_here: bool,
     /// To the origin: the program.
     pub program: Option<Program>,
 }
@@ -88,7 +90,7 @@ impl Job for Program {
 
     fn order(&self, to: Addressee<'_>) -> Order {
         let variables = to.variables();
-        let Addressee { node, nodes, host, secret, timeout, .. } = to;
+        let Addressee { node, nodes, host, secret, timeout, all_are_here, .. } = to;
         Order {
             node,
             nodes,
@@ -97,6 +99,7 @@ impl Job for Program {
             host: (!host.name.is_empty()).then(|| host.name.clone()),
             processors: host.processors,
             variables,
+            all_are_here,
             program: (node == 0).then(|| self.clone()),
         }
     }

@@ -115,7 +115,11 @@ pub fn play() {
     unsafe { libc::close_range(3, u32::MAX, 0) };
     let loaded = std::fs::read_to_string("/proc/self/maps").expect("our own");
     assert!(!loaded.contains("libuc"), "who has no fabric yet needs no UCX");
-    let mut fabric = match Fabric::new(number("FABRIC_ID"), &secret()) {
+    let new = match std::env::var_os("FABRIC_WITHIN_HOST") {
+        Some(_) => Fabric::within_host,
+        None => Fabric::new,
+    };
+    let mut fabric = match new(number("FABRIC_ID"), &secret()) {
         Ok(fabric) => fabric,
         Err(error) => return println!("\nnode: error {error}"),
     };
