@@ -7,6 +7,7 @@
 //! everything in a [`Plan`], and the child only makes system calls. A SIGKILL at any instant leaves
 //! the parent's memory consistent.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -266,7 +267,16 @@ unsafe fn start_as<L: Fn() -> bool>(
             let errno = Errno::from_raw_os_error(-pid as i32);
             return Err((StartError::Clone(errno), None));
         }
-        (pid as u32, wait_while(starting, 1, alive(pid as u32)))
+        let alive = alive(pid as u32);
+        let looks = Cell::new(0);
+        let alive = || {
+            looks.set(looks.get() + 1);
+            if looks.get() == LOOKS_MAX {
+                libc::kill(pid as i32, libc::SIGKILL);
+            }
+            alive()
+        };
+        (pid as u32, wait_while(starting, 1, alive))
     };
     drop(blocked);
     // An announced task that has ended since then counts as started: its parent waits for it.
@@ -286,6 +296,10 @@ unsafe fn start_as<L: Fn() -> bool>(
 
 /// Interval at which a waiter checks that the process still lives.
 const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Number of these intervals after which a child that has not started its program is killed, so a
+/// minute. It may be stopped.
+const LOOKS_MAX: u32 = 1200;
 
 /// Waits while `word` is `value` and `lives` returns true; returns the new value of `word`. The
 /// kernel (CLONE_CHILD_CLEARTID) or the gate wakes the waiter; both use the shared kind of futex.
