@@ -23,6 +23,7 @@ pub mod mounts;
 pub mod protocol;
 pub mod query;
 pub mod reach;
+mod reserve;
 pub mod serve;
 pub mod server;
 pub mod settings;
