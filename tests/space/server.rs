@@ -265,6 +265,60 @@ fn a_stale_socket_does_not_hinder_the_next_job() {
 }
 
 #[test]
+fn tools_name_a_stopped_server_and_show_the_others() {
+    let runtime = WorkDir::short();
+    let (stopped, alive) = (job(), job());
+    let here = |command: Cmd| command.env("XDG_RUNTIME_DIR", runtime.path());
+    let start = |job: &str| here(exec(job, "sleep").arg("600")).spawn();
+    let _tasks = (start(&stopped), start(&alive));
+    let tasks = || ps(here);
+    wait_until("both run", SOON, || tasks().len() == 2);
+    let task = tasks().into_iter().find(|task| task.job == stopped).expect("listed");
+    let server = server_of(&task);
+    nagaya_tests::kill(server, Signal::STOP);
+    let words = ["does not answer", &format!("kill -CONT {server}")];
+    let output = here(nagaya("ps").arg("--parsable")).run();
+    assert_eq!(output.code(), 125, "{output}");
+    output.one_line(&words);
+    assert!(output.stdout.starts_with(&alive) && output.stdout.lines().count() == 1, "{output}");
+    here(nagaya("maps").arg(&stopped)).run().refused(125, &words);
+    nagaya_tests::kill(server, Signal::CONT);
+    assert_eq!(tasks().len(), 2);
+}
+
+#[test]
+fn signals_end_a_stub_that_waits_for_a_stopped_server() {
+    let job = job();
+    let mut first = sleeper(&job);
+    let server = server_of(&tasks_of(&job)[0]);
+    nagaya_tests::kill(server, Signal::STOP);
+    // The first waits for the server, and the others for its lock.
+    let signals = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+    let waiting: Vec<_> =
+        signals.iter().map(|&signal| (signal, exec(&job, "echo").arg("ran").spawn())).collect();
+    let blocks_signals = |pid: i32| {
+        let mask = proc_status(pid, "SigBlk").and_then(|it| u64::from_str_radix(&it, 16).ok());
+        mask.is_some_and(|mask| mask >> (Signal::TERM.as_raw() - 1) & 1 == 1)
+    };
+    for (signal, stub) in waiting {
+        wait_until("the stub waits", SOON, || blocks_signals(stub.pid()));
+        stub.signal(signal);
+        let output = stub.wait();
+        assert_eq!(output.signal(), Some(signal.as_raw()), "{output}");
+        output.one_line(&["node server", "stopped"]);
+    }
+    // A signal that a program ignores does not end the wait, nor does one that it blocks.
+    let ignores = "trap '' INT; exec \"$@\"";
+    let command = exec(&job, "echo").arg("ran");
+    let ignoring = Cmd::new("bash").args(["-c", ignores, "bash"]).command(command).spawn();
+    wait_until("the stub waits", SOON, || blocks_signals(ignoring.pid()));
+    ignoring.signal(Signal::INT);
+    nagaya_tests::kill(server, Signal::CONT);
+    ignoring.wait().prints("ran\n");
+    assert!(first.is_running());
+}
+
+#[test]
 fn a_client_of_a_dying_server_starts_the_next_one() {
     let runtime = WorkDir::short();
     let job = job();

@@ -17,6 +17,7 @@
 mod block;
 pub mod identity;
 pub mod inherit;
+mod interrupt;
 pub mod job;
 pub mod maps;
 pub mod mounts;

@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::Failure;
 use crate::identity::Identity;
-use crate::job::{Job, check_peer, directory, listen};
+use crate::job::{self, Job, check_peer, directory, listen};
 use crate::protocol::connection;
 
 /// Settings of a server that has to be started.
@@ -30,8 +30,8 @@ pub struct Wanted<'a> {
     pub apart_is_known: bool,
 }
 
-/// Time limit for the answer of a server for another identity.
-const OTHERS_ANSWER: Duration = Duration::from_secs(60);
+/// Time limit for the connection to a server for another identity.
+const OTHERS_CONNECT: Duration = Duration::from_secs(10);
 
 /// A connected server of a job.
 #[derive(Debug)]
@@ -97,11 +97,9 @@ impl Place {
     pub fn others(&self) -> Vec<Connection> {
         let paths = self.job.sockets(&self.directory);
         let others = paths.into_iter().filter(|path| *path != self.socket);
-        let connect = |path| {
-            let stream = UnixStream::connect(path).ok()?;
+        let connect = |path: PathBuf| {
+            let stream = job::connect(&path, OTHERS_CONNECT).ok()?;
             check_peer(&stream).ok()?;
-            // The server may be in a container that is stopped.
-            stream.set_read_timeout(Some(OTHERS_ANSWER)).ok()?;
             Some(connection(stream.into()))
         };
         others.filter_map(connect).collect()
