@@ -264,6 +264,42 @@ fn a_stale_socket_does_not_hinder_the_next_job() {
     }
 }
 
+/// Sockets and lock files that killed servers have left go with the next start of any job.
+#[test]
+fn what_killed_servers_leave_is_swept() {
+    let runtime = WorkDir::short();
+    let dir = runtime.join("nagaya");
+    let here = |command: Cmd| command.env("XDG_RUNTIME_DIR", runtime.path());
+    let names = || -> Vec<_> {
+        let entries = fs::read_dir(&dir).expect("the directory").flatten();
+        entries.map(|entry| entry.file_name().into_string().expect("UTF-8")).collect()
+    };
+    let tasks = || ps(here);
+    // A job of a launcher, and a run.
+    let by_exec = here(exec(&job(), "sleep").arg("600")).spawn();
+    let by_run = here(nagaya("run").args(["sleep", "600"])).spawn();
+    wait_until("both run", SOON, || tasks().len() == 2);
+    let servers: Vec<i32> = tasks().iter().map(server_of).collect();
+    assert_eq!(sockets(&dir).len(), 2);
+    servers.iter().for_each(|&server| nagaya_tests::kill(server, Signal::KILL));
+    let (_, _) = (by_exec.wait(), by_run.wait());
+    assert_eq!(sockets(&dir).len(), 2, "killed servers leave their sockets");
+    let last = here(exec(&job(), "sleep").arg("600")).spawn();
+    wait_until("the next job runs", SOON, || tasks().len() == 1);
+    assert_eq!(sockets(&dir).len(), 1, "{:?}", names());
+    assert_eq!(names().len(), 2, "its socket and its lock: {:?}", names());
+    // A run sweeps, too, and leaves the living job alone.
+    let server = server_of(&tasks()[0]);
+    let other = here(exec(&job(), "sleep").arg("600")).spawn();
+    wait_until("the other job runs", SOON, || tasks().len() == 2);
+    nagaya_tests::kill(server, Signal::KILL);
+    let _ = last.wait();
+    here(nagaya("run").args(["echo", "ran"])).run().prints("ran\n");
+    assert_eq!(names().len(), 2, "{:?}", names());
+    assert_eq!(tasks().len(), 1);
+    drop(other);
+}
+
 #[test]
 fn tools_name_a_stopped_server_and_show_the_others() {
     let runtime = WorkDir::short();

@@ -12,6 +12,7 @@
 //! - [`protocol`]: the messages between stubs and server;
 //! - [`server`]: the server itself, also inside `nagaya run`;
 //! - [`settings`]: settings that MPI libraries need;
+//! - [`sweep`]: the sockets that killed servers have left;
 //! - [`query`]: the requests of `nagaya ps` and `nagaya maps`.
 
 mod block;
@@ -29,6 +30,7 @@ pub mod serve;
 pub mod server;
 pub mod settings;
 pub mod stub;
+pub mod sweep;
 
 /// A failure: one line to print, and the exit status.
 #[derive(Debug)]

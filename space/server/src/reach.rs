@@ -14,8 +14,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::Failure;
 use crate::identity::Identity;
-use crate::job::{self, Job, check_peer, directory, listen};
+use crate::job::{self, Job, check_peer, directory};
 use crate::protocol::connection;
+use crate::sweep::listen_and_sweep;
 
 /// Settings of a server that has to be started.
 #[derive(Debug, Clone, Copy, Default)]
@@ -149,7 +150,7 @@ fn start_server(
 ) -> Result<(UnixStream, Child), Failure> {
     let fail =
         |what: &str, e: io::Error| Failure::ours(format!("{}: {what}: {e}", socket.display()));
-    let listener = listen(socket).map_err(|e| fail("cannot listen", e))?;
+    let listener = listen_and_sweep(socket).map_err(|e| fail("cannot listen", e))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg("server").arg("--job").arg(&job.name).arg("--socket").arg(socket);
     command.arg("--lock").arg(lock);
