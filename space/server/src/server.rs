@@ -115,6 +115,8 @@ impl Server {
         signals: u64,
     ) -> Result<Self, Failure> {
         let mappings_max = reserve::reserve();
+        // A program file that shrinks while it is loaded must not end all tasks.
+        nagaya_loader::shrink::install();
         // Before Linux 5.16 a task that dumps core kills all processes that share its mm.
         if crate::kernel_version() < (5, 16) {
             // SAFETY: PR_SET_DUMPABLE has no arguments in memory.
