@@ -8,6 +8,7 @@
 //! So the server allocates from a reserve (`reserve.rs`), and waits for no peer (`peers.rs`).
 
 mod peers;
+mod programs;
 mod ranks;
 mod status;
 
@@ -18,11 +19,13 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nagaya_layout::{
     CONTROL_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
 };
+use pvas::placeholder::Placeholder;
 use pvas::{Attributes, Space, SpaceOptions};
 
 use crate::identity::Identity;
@@ -33,6 +36,7 @@ use crate::protocol::{Reply, Request, SI_KERNEL, Start, Status};
 use crate::{Failure, block, inherit, reserve};
 
 use peers::{Event, Lost, Peers};
+use programs::Programs;
 use ranks::Ranks;
 use status::{Described, Known};
 
@@ -44,6 +48,8 @@ struct Running {
     stub: Option<u64>,
     path: String,
     arguments: Vec<String>,
+    /// Keeps the program's file from being written to.
+    _placeholder: Option<Rc<Placeholder>>,
 }
 
 /// A task that has ended.
@@ -80,6 +86,7 @@ pub struct Server {
     session: i32,
     cgroup: Option<Vec<u8>>,
     blocks: block::Reader,
+    programs: Programs,
     /// Limit of the mappings that one reply describes.
     mappings_max: usize,
     identity: Identity,
@@ -158,6 +165,7 @@ impl Server {
             cgroup: inherit::cgroup_procs(),
             blocks: block::Reader::new().map_err(|e| fail("pipe", e.into()))?,
             mappings_max,
+            programs: Programs::default(),
             identity: Identity::of_this_process(),
             starter: None,
             // By the documentation the user knows that the ranks of such a job are in several
@@ -257,12 +265,14 @@ impl Server {
         attributes: &Attributes,
     ) -> Result<(u32, u32), Failure> {
         let shown = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+        let placeholder = self.programs.protect(path)?;
         let (id, pid) = self
             .space
             .spawn(id, path, arguments, environment, attributes)
             .map_err(|e| Failure::from(&e))?;
         let path = path.display().to_string();
-        self.tasks.insert(pid, Running { id, stub: None, path, arguments: shown });
+        let task = Running { id, stub: None, path, arguments: shown, _placeholder: placeholder };
+        self.tasks.insert(pid, task);
         Ok((id, pid))
     }
 
