@@ -4,7 +4,7 @@ use nagaya_server::Failure;
 use nagaya_server::maps::Mapping;
 use nagaya_server::query::{self, JobStatus};
 
-use crate::ps::human;
+use crate::ps::{end, human};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,9 +25,11 @@ pub struct Options {
 pub fn maps(options: &Options) -> Result<i32, Failure> {
     match &options.target {
         None => {
-            for job in query::jobs()? {
+            let query::Jobs { jobs, silent } = query::jobs()?;
+            for job in jobs {
                 show(&job, None)?;
             }
+            return Ok(end(&silent));
         }
         Some(target) => {
             let selection = query::select(target)?;

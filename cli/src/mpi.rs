@@ -138,7 +138,7 @@ fn ranks() -> Vec<String> {
         let expected = expected?;
         Some(format!("{job}: {present} of {expected} ranks of this node are in one space"))
     };
-    query::jobs().unwrap_or_default().into_iter().filter_map(line).collect()
+    query::jobs().unwrap_or_default().jobs.into_iter().filter_map(line).collect()
 }
 
 /// Tests whether tasks can be created here and the gate reaches their libc: starts a task, which

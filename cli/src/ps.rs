@@ -1,5 +1,7 @@
 //! `nagaya ps`: jobs and tasks of this user on this node.
 
+use std::io::Write as _;
+
 use nagaya_server::Failure;
 use nagaya_server::protocol::TaskStatus;
 use nagaya_server::query;
@@ -24,9 +26,9 @@ pub struct Options {
     parsable: bool,
 }
 
-/// Prints the list.
+/// Prints the list. The status is 125 if a job's server does not answer.
 pub fn ps(options: &Options) -> Result<i32, Failure> {
-    let jobs = query::jobs()?;
+    let query::Jobs { jobs, silent } = query::jobs()?;
     if !options.parsable {
         println!(
             "{:<24} {:>4} {:>7} STATE {:>9} {:>9} {:>9} COMMAND",
@@ -54,7 +56,15 @@ pub fn ps(options: &Options) -> Result<i32, Failure> {
             }
         }
     }
-    Ok(0)
+    Ok(end(&silent))
+}
+
+/// Prints a line for each job that is missing in the output, and returns the exit status.
+pub fn end(silent: &[String]) -> i32 {
+    for line in silent {
+        let _ = writeln!(std::io::stderr(), "nagaya: {line}");
+    }
+    if silent.is_empty() { 0 } else { 125 }
 }
 
 /// The letter that ps(1) shows.

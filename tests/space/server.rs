@@ -264,6 +264,96 @@ fn a_stale_socket_does_not_hinder_the_next_job() {
     }
 }
 
+/// Sockets and lock files that killed servers have left go with the next start of any job.
+#[test]
+fn what_killed_servers_leave_is_swept() {
+    let runtime = WorkDir::short();
+    let dir = runtime.join("nagaya");
+    let here = |command: Cmd| command.env("XDG_RUNTIME_DIR", runtime.path());
+    let names = || -> Vec<_> {
+        let entries = fs::read_dir(&dir).expect("the directory").flatten();
+        entries.map(|entry| entry.file_name().into_string().expect("UTF-8")).collect()
+    };
+    let tasks = || ps(here);
+    // A job of a launcher, and a run.
+    let by_exec = here(exec(&job(), "sleep").arg("600")).spawn();
+    let by_run = here(nagaya("run").args(["sleep", "600"])).spawn();
+    wait_until("both run", SOON, || tasks().len() == 2);
+    let servers: Vec<i32> = tasks().iter().map(server_of).collect();
+    assert_eq!(sockets(&dir).len(), 2);
+    servers.iter().for_each(|&server| nagaya_tests::kill(server, Signal::KILL));
+    let (_, _) = (by_exec.wait(), by_run.wait());
+    assert_eq!(sockets(&dir).len(), 2, "killed servers leave their sockets");
+    let last = here(exec(&job(), "sleep").arg("600")).spawn();
+    wait_until("the next job runs", SOON, || tasks().len() == 1);
+    assert_eq!(sockets(&dir).len(), 1, "{:?}", names());
+    assert_eq!(names().len(), 2, "its socket and its lock: {:?}", names());
+    // A run sweeps, too, and leaves the living job alone.
+    let server = server_of(&tasks()[0]);
+    let other = here(exec(&job(), "sleep").arg("600")).spawn();
+    wait_until("the other job runs", SOON, || tasks().len() == 2);
+    nagaya_tests::kill(server, Signal::KILL);
+    let _ = last.wait();
+    here(nagaya("run").args(["echo", "ran"])).run().prints("ran\n");
+    assert_eq!(names().len(), 2, "{:?}", names());
+    assert_eq!(tasks().len(), 1);
+    drop(other);
+}
+
+#[test]
+fn tools_name_a_stopped_server_and_show_the_others() {
+    let runtime = WorkDir::short();
+    let (stopped, alive) = (job(), job());
+    let here = |command: Cmd| command.env("XDG_RUNTIME_DIR", runtime.path());
+    let start = |job: &str| here(exec(job, "sleep").arg("600")).spawn();
+    let _tasks = (start(&stopped), start(&alive));
+    let tasks = || ps(here);
+    wait_until("both run", SOON, || tasks().len() == 2);
+    let task = tasks().into_iter().find(|task| task.job == stopped).expect("listed");
+    let server = server_of(&task);
+    nagaya_tests::kill(server, Signal::STOP);
+    let words = ["does not answer", &format!("kill -CONT {server}")];
+    let output = here(nagaya("ps").arg("--parsable")).run();
+    assert_eq!(output.code(), 125, "{output}");
+    output.one_line(&words);
+    assert!(output.stdout.starts_with(&alive) && output.stdout.lines().count() == 1, "{output}");
+    here(nagaya("maps").arg(&stopped)).run().refused(125, &words);
+    nagaya_tests::kill(server, Signal::CONT);
+    assert_eq!(tasks().len(), 2);
+}
+
+#[test]
+fn signals_end_a_stub_that_waits_for_a_stopped_server() {
+    let job = job();
+    let mut first = sleeper(&job);
+    let server = server_of(&tasks_of(&job)[0]);
+    nagaya_tests::kill(server, Signal::STOP);
+    // The first waits for the server, and the others for its lock.
+    let signals = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+    let waiting: Vec<_> =
+        signals.iter().map(|&signal| (signal, exec(&job, "echo").arg("ran").spawn())).collect();
+    let blocks_signals = |pid: i32| {
+        let mask = proc_status(pid, "SigBlk").and_then(|it| u64::from_str_radix(&it, 16).ok());
+        mask.is_some_and(|mask| mask >> (Signal::TERM.as_raw() - 1) & 1 == 1)
+    };
+    for (signal, stub) in waiting {
+        wait_until("the stub waits", SOON, || blocks_signals(stub.pid()));
+        stub.signal(signal);
+        let output = stub.wait();
+        assert_eq!(output.signal(), Some(signal.as_raw()), "{output}");
+        output.one_line(&["node server", "stopped"]);
+    }
+    // A signal that a program ignores does not end the wait, nor does one that it blocks.
+    let ignores = "trap '' INT; exec \"$@\"";
+    let command = exec(&job, "echo").arg("ran");
+    let ignoring = Cmd::new("bash").args(["-c", ignores, "bash"]).command(command).spawn();
+    wait_until("the stub waits", SOON, || blocks_signals(ignoring.pid()));
+    ignoring.signal(Signal::INT);
+    nagaya_tests::kill(server, Signal::CONT);
+    ignoring.wait().prints("ran\n");
+    assert!(first.is_running());
+}
+
 #[test]
 fn a_client_of_a_dying_server_starts_the_next_one() {
     let runtime = WorkDir::short();

@@ -194,7 +194,7 @@ fn launch(
 /// The bytes that the tasks of the trial have copied in user space until now.
 fn copied_of(step: &Path) -> Result<u64, Failure> {
     let step = step.to_string_lossy();
-    let jobs = query::jobs()?;
+    let jobs = query::jobs()?.jobs;
     let tasks = jobs.iter().flat_map(|job| &job.status.tasks);
     let ours = tasks.filter(|task| task.arguments.iter().any(|argument| *argument == step));
     Ok(ours.map(|task| task.copied_bytes).sum())

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use nagaya_server::Failure;
-use nagaya_server::job::listen;
+use nagaya_server::sweep::listen_and_sweep;
 
 /// The job's socket, which is removed at the end.
 pub struct Socket {
@@ -20,7 +20,7 @@ impl Socket {
         if std::os::unix::net::UnixStream::connect(&path).is_ok() {
             return Err(Failure::ours("a job of this name runs already (choose another --job)"));
         }
-        let listener = listen(&path).map_err(fail)?;
+        let listener = listen_and_sweep(&path).map_err(fail)?;
         Ok(Self { path, listener })
     }
 

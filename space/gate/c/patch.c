@@ -343,6 +343,14 @@ static void publish(const struct file *f, u64 offset, u64 length, struct site *s
 	__atomic_store_n(&m->state, 2, __ATOMIC_RELEASE);
 }
 
+/* Returns true if the file has not been written to since `f` was read. */
+static int is_unchanged(int fd, const struct file *f)
+{
+	struct file now;
+	return !raw3(SYS_fstat, fd, &now, 0) && now.size == f->size && now.mtime_s == f->mtime_s &&
+	       now.mtime_ns == f->mtime_ns;
+}
+
 /* Patches a private mapping of `fd` that has just been made and has not run yet. Returns
  * 0 or a negative errno. */
 long gate_patch(struct task *t, u8 *text, u64 length, int fd,
@@ -371,7 +379,7 @@ long gate_patch(struct task *t, u8 *text, u64 length, int fd,
 	/* Pages that only the scan has read need not stay mapped. */
 	if (!(prot & PROT_WRITE))
 		raw3(SYS_madvise, align_down((u64)text, PAGE), align_up(length, PAGE), 4 /* MADV_DONTNEED */);
-	if (!private)
+	if (!private && is_unchanged(fd, &f))
 		publish(&f, offset, length, sites, count, unreached);
 	t->sites_unreached += unreached;
 	long error = patch_sites(t, text, length, prot, sites, count);

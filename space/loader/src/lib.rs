@@ -8,6 +8,7 @@ pub mod elf;
 mod error;
 mod program;
 mod segment;
+pub mod shrink;
 pub mod stack;
 
 pub use error::{LoadError, LoadErrorKind, describe, map_count_hint};

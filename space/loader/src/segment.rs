@@ -3,6 +3,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -21,6 +22,7 @@ use rustix::io::Errno;
 use crate::elf::Headers;
 use crate::error::{LoadError, LoadErrorKind};
 use crate::program::{Executable, Program};
+use crate::shrink::Reading;
 use crate::stack;
 
 /// The properties of a task besides its program.
@@ -108,21 +110,23 @@ unsafe fn read_file(
     size: u64,
     protection: u32,
     (file, offset): (&File, u64),
-) -> Result<(), Errno> {
+) -> Result<(), LoadErrorKind> {
     let pages = size.next_multiple_of(PAGE_SIZE);
     // SAFETY: this function requires an unused segment, and the memory is mapped before it is
     // written.
     unsafe {
-        map_zeros(gate, task, address, pages, READ_WRITE)?;
+        map_zeros(gate, task, address, pages, READ_WRITE).map_err(LoadErrorKind::Memory)?;
         let bytes = std::slice::from_raw_parts_mut(address as *mut u8, size as usize);
         let read = file.read_exact_at(bytes, offset);
-        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => LoadErrorKind::Truncated,
+            _ => LoadErrorKind::Memory(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        })?;
         if protection != READ_WRITE
             && libc::mprotect(address as *mut _, pages as usize, protection as i32) != 0
         {
-            return Err(
-                Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOMEM)
-            );
+            let error = Errno::from_io_error(&io::Error::last_os_error());
+            return Err(LoadErrorKind::Memory(error.unwrap_or(Errno::NOMEM)));
         }
     }
     Ok(())
@@ -425,8 +429,12 @@ unsafe fn map_fixed(
             let offset = load.offset - (load.address - page);
             map(page, bytes, load.protection, 0, Some((fd, offset))).map_err(memory)?;
             if load.protection & libc::PROT_EXEC as u32 != 0 {
+                let reading = Reading::begin(page, page + bytes);
                 gate.patch(task, page as usize, bytes, fd, offset, load.protection)
                     .map_err(|e| memory(Errno::from_raw_os_error(e)))?;
+                if reading.is_lost() {
+                    return Err(fail(LoadErrorKind::Truncated));
+                }
             }
         }
     }
@@ -460,7 +468,8 @@ unsafe fn map_image(
     at: u64,
     runs: bool,
 ) -> Result<Mapped, LoadError> {
-    let memory = |errno| LoadError::new(&executable.path, LoadErrorKind::Memory(errno));
+    let fail = |kind| LoadError::new(&executable.path, kind);
+    let memory = |errno| fail(LoadErrorKind::Memory(errno));
     let bias = at.wrapping_sub(executable.headers.start());
     let fd = executable.file.as_raw_fd();
     let mut end = at;
@@ -481,10 +490,11 @@ unsafe fn map_image(
                 let offset = load.offset - in_page;
                 if gate.is_shared() && load.protection & libc::PROT_WRITE as u32 != 0 {
                     let file = (&executable.file, offset);
-                    read_file(gate, task, start, size, load.protection, file).map_err(memory)?;
+                    read_file(gate, task, start, size, load.protection, file).map_err(fail)?;
                 } else {
                     map(start, size, load.protection, 0, Some((fd, offset))).map_err(memory)?;
                 }
+                let reading = Reading::begin(start, file_pages_end);
                 if runs && load.protection & libc::PROT_EXEC as u32 != 0 {
                     gate.patch(task, start as usize, size, fd, offset, load.protection)
                         .map_err(|e| memory(Errno::from_raw_os_error(e)))?;
@@ -493,6 +503,9 @@ unsafe fn map_image(
                 // end of the file the kernel has done this.
                 if memory_end > file_end && load.protection & libc::PROT_WRITE as u32 != 0 {
                     ptr::write_bytes(file_end as *mut u8, 0, (file_pages_end - file_end) as usize);
+                }
+                if reading.is_lost() {
+                    return Err(fail(LoadErrorKind::Truncated));
                 }
             }
             if memory_pages_end > zeros {

@@ -7,12 +7,13 @@
 //! everything in a [`Plan`], and the child only makes system calls. A SIGKILL at any instant leaves
 //! the parent's memory consistent.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::owner;
+use crate::{owner, raw};
 use control::Control;
 use nagaya_gate::Gate;
 use nagaya_gate::abi::Task;
@@ -147,7 +148,8 @@ core::arch::global_asm!(
 );
 
 unsafe extern "C" {
-    fn pvas_clone_on_stack(
+    /// Clones the process; the child calls `function` on `stack`.
+    pub(crate) fn pvas_clone_on_stack(
         flags: u64,
         stack: *mut u8,
         parent_tid: *const u32,
@@ -266,7 +268,16 @@ unsafe fn start_as<L: Fn() -> bool>(
             let errno = Errno::from_raw_os_error(-pid as i32);
             return Err((StartError::Clone(errno), None));
         }
-        (pid as u32, wait_while(starting, 1, alive(pid as u32)))
+        let alive = alive(pid as u32);
+        let looks = Cell::new(0);
+        let alive = || {
+            looks.set(looks.get() + 1);
+            if looks.get() == LOOKS_MAX {
+                libc::kill(pid as i32, libc::SIGKILL);
+            }
+            alive()
+        };
+        (pid as u32, wait_while(starting, 1, alive))
     };
     drop(blocked);
     // An announced task that has ended since then counts as started: its parent waits for it.
@@ -286,6 +297,10 @@ unsafe fn start_as<L: Fn() -> bool>(
 
 /// Interval at which a waiter checks that the process still lives.
 const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Number of these intervals after which a child that has not started its program is killed, so a
+/// minute. It may be stopped.
+const LOOKS_MAX: u32 = 1200;
 
 /// Waits while `word` is `value` and `lives` returns true; returns the new value of `word`. The
 /// kernel (CLONE_CHILD_CLEARTID) or the gate wakes the waiter; both use the shared kind of futex.
@@ -340,12 +355,12 @@ pub fn reap(pid: u32) -> Option<c_int> {
 
 /// Blocks all signals of the calling thread until dropped, so that no signal handler runs in a
 /// child that shares its thread area.
-struct BlockedSignals {
+pub(crate) struct BlockedSignals {
     before: u64,
 }
 
 impl BlockedSignals {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let before = sigprocmask(libc::SIG_SETMASK, &u64::MAX);
         Self { before }
     }
@@ -589,77 +604,6 @@ fn close_on_exec_by_number() -> Result<(), Errno> {
         close_if_marked(fd);
     }
     Ok(())
-}
-
-/// System calls that touch no thread-local, unlike libc's, which set errno.
-mod raw {
-    use std::ffi::CStr;
-
-    use rustix::io::Errno;
-
-    fn call(number: i64, arguments: [usize; 4]) -> Result<usize, Errno> {
-        let result: isize;
-        // SAFETY: the asm block declares all registers that the instruction changes. All callers
-        // pass pointers to live data of the size that the call expects.
-        unsafe {
-            core::arch::asm!(
-                "syscall",
-                inlateout("rax") number as isize => result,
-                in("rdi") arguments[0],
-                in("rsi") arguments[1],
-                in("rdx") arguments[2],
-                in("r10") arguments[3],
-                lateout("rcx") _,
-                lateout("r11") _,
-                options(nostack),
-            );
-        }
-        if (-4095..0).contains(&result) {
-            Err(Errno::from_raw_os_error(-result as i32))
-        } else {
-            Ok(result as usize)
-        }
-    }
-
-    pub fn call0(number: i64) -> Result<usize, Errno> {
-        call(number, [0; 4])
-    }
-    pub fn call1(number: i64, a: usize) -> Result<usize, Errno> {
-        call(number, [a, 0, 0, 0])
-    }
-    pub fn call2(number: i64, a: usize, b: usize) -> Result<usize, Errno> {
-        call(number, [a, b, 0, 0])
-    }
-    pub fn call3(number: i64, a: usize, b: usize, c: usize) -> Result<usize, Errno> {
-        call(number, [a, b, c, 0])
-    }
-    pub fn call4(number: i64, a: usize, b: usize, c: usize, d: usize) -> Result<usize, Errno> {
-        call(number, [a, b, c, d])
-    }
-
-    pub fn getpid() -> u32 {
-        call0(libc::SYS_getpid).unwrap_or(0) as u32
-    }
-
-    pub fn set_comm(name: &[u8; 16]) {
-        let _ = call2(libc::SYS_prctl, libc::PR_SET_NAME as usize, name.as_ptr() as usize);
-    }
-
-    pub fn join_cgroup(procs: &CStr) {
-        let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
-        let path = procs.as_ptr() as usize;
-        if let Ok(fd) = call4(libc::SYS_openat, libc::AT_FDCWD as usize, path, flags, 0) {
-            let _ = call3(libc::SYS_write, fd, c"0".as_ptr() as usize, 1);
-            let _ = call1(libc::SYS_close, fd);
-        }
-    }
-
-    pub fn exit(status: usize) -> ! {
-        let _ = call1(libc::SYS_exit_group, status);
-        loop {
-            core::hint::spin_loop();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,18 @@
 //! number, the version, the length of the body and the number of descriptors, in little-endian
 //! order. Descriptors travel as SCM_RIGHTS with the first bytes of the header. The receiver checks
 //! sizes before it allocates memory, and reports a protocol violation as an error.
+//!
+//! A process that serves several peers must not wait for one of them. It queues its messages with
+//! [`Connection::queue`] and sends them with [`Connection::flush`], which never block on a
+//! non-blocking socket.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -25,37 +31,108 @@ const BODY_SIZE_MAX: usize = 64 << 20;
 pub const FDS_MAX: usize = 15 * FDS_BATCH;
 /// Descriptors in one sendmsg call; the kernel's limit is 253.
 const FDS_BATCH: usize = 128;
+/// Bytes that one call of [`Connection::fill`] reads at most.
+const READ_SIZE: usize = 64 << 10;
+/// Time limit for a peer to read some bytes of a message that [`Connection::send`] sends on a
+/// non-blocking socket.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the error for a protocol violation.
 fn broken(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// One end of a connection. Sending blocks; receiving blocks if the socket is in blocking mode.
+/// One end of a connection. [`Connection::send`] waits until the peer has taken the message, and
+/// [`Connection::receive`] waits for one.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
     version: u32,
     bytes: Vec<u8>,
     fds: VecDeque<OwnedFd>,
+    /// Bytes of queued messages that are not sent yet, from `sent` on.
+    queue: Vec<u8>,
+    /// Number of bytes of `queue` that are sent.
+    sent: usize,
+    /// Limit of the body of a received message, in bytes.
+    body_size_max: usize,
 }
 
 impl Connection {
     /// Wraps a connected stream socket. Both ends must use the same `version` of their protocol.
     pub fn new(socket: OwnedFd, version: u32) -> Self {
-        Self { socket, version, bytes: Vec::new(), fds: VecDeque::new() }
+        Self {
+            socket,
+            version,
+            bytes: Vec::new(),
+            fds: VecDeque::new(),
+            queue: Vec::new(),
+            sent: 0,
+            body_size_max: BODY_SIZE_MAX,
+        }
+    }
+
+    /// Sets a lower limit for the body of a received message, in bytes.
+    pub fn with_body_size_max(self, body_size_max: usize) -> Self {
+        Self { body_size_max, ..self }
+    }
+
+    /// Returns the header and the body of a message.
+    fn encode(
+        &self,
+        message: &impl Serialize,
+        fds: usize,
+    ) -> io::Result<([u8; HEADER_SIZE], Vec<u8>)> {
+        let body = postcard::to_allocvec(message).map_err(|e| broken(&e.to_string()))?;
+        if body.len() > BODY_SIZE_MAX || fds > FDS_MAX {
+            return Err(broken("message too long"));
+        }
+        let mut header = [0; HEADER_SIZE];
+        let words = [MAGIC, self.version, body.len() as u32, fds as u32];
+        for (bytes, word) in header.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok((header, body))
+    }
+
+    /// Queues a message without descriptors, for [`Connection::flush`].
+    pub fn queue(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let (header, body) = self.encode(message, 0)?;
+        self.queue.drain(..self.sent);
+        self.sent = 0;
+        self.queue.extend_from_slice(&header);
+        self.queue.extend_from_slice(&body);
+        Ok(())
+    }
+
+    /// Returns the number of queued bytes that are not sent yet.
+    pub fn queued(&self) -> usize {
+        self.queue.len() - self.sent
+    }
+
+    /// Sends queued bytes without waiting, and returns how many the peer's socket took. Some are
+    /// left if it is full.
+    pub fn flush(&mut self) -> io::Result<usize> {
+        let before = self.sent;
+        while self.queued() > 0 {
+            let bytes = [IoSlice::new(&self.queue[self.sent..])];
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match sendmsg(&self.socket, &bytes, &mut SendAncillaryBuffer::default(), flags) {
+                Ok(sent) => self.sent += sent,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(self.sent - before),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        let sent = self.sent - before;
+        // A long reply is rare, so its memory is not kept.
+        (self.queue, self.sent) = (Vec::new(), 0);
+        Ok(sent)
     }
 
     /// Sends a message with descriptors.
     pub fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let body = postcard::to_allocvec(message).map_err(|e| broken(&e.to_string()))?;
-        if body.len() > BODY_SIZE_MAX || fds.len() > FDS_MAX {
-            return Err(broken("message too long"));
-        }
-        let mut header = Vec::with_capacity(HEADER_SIZE + body.len());
-        for word in [MAGIC, self.version, body.len() as u32, fds.len() as u32] {
-            header.extend_from_slice(&word.to_le_bytes());
-        }
+        let (header, body) = self.encode(message, fds.len())?;
         // One byte of the header carries each batch, so that descriptors arrive with it.
         let mut rest = &header[..];
         for batch in fds.chunks(FDS_BATCH) {
@@ -65,8 +142,7 @@ impl Connection {
                 return Err(broken("too many descriptors"));
             }
         }
-        let rest = rest.to_vec();
-        self.send_all(&rest, &[])?;
+        self.send_all(rest, &[])?;
         self.send_all(&body, &[])
     }
 
@@ -90,11 +166,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until the socket is writable. Fails if the peer does not read for ten seconds.
+    /// Waits until the socket is writable, for at most [`SEND_TIMEOUT`].
     fn wait_writable(&self) -> io::Result<()> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
-        match poll(&mut fds, Some(&Timespec { tv_sec: 10, tv_nsec: 0 })) {
+        self.wait(PollFlags::OUT, SEND_TIMEOUT)
+    }
+
+    /// Waits for an event of the socket.
+    ///
+    /// # Errors
+    /// TimedOut if there is none within `timeout`.
+    fn wait(&self, event: PollFlags, timeout: Duration) -> io::Result<()> {
+        let mut fds = [PollFd::new(&self.socket, event)];
+        let nanoseconds = i64::from(timeout.subsec_nanos());
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: nanoseconds };
+        match poll(&mut fds, Some(&timeout)) {
             Ok(0) => Err(io::ErrorKind::TimedOut.into()),
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -104,14 +189,18 @@ impl Connection {
     /// Reads the bytes that have arrived. Returns false if the peer has closed the connection.
     /// WouldBlock is not an error.
     pub fn fill(&mut self) -> io::Result<bool> {
-        let mut buffer = vec![0; 64 << 10];
+        self.fill_with(RecvFlags::empty())
+    }
+
+    fn fill_with(&mut self, flags: RecvFlags) -> io::Result<bool> {
+        let mut buffer = [0; READ_SIZE];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_BATCH))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = recvmsg(
             &self.socket,
             &mut [IoSliceMut::new(&mut buffer)],
             &mut control,
-            RecvFlags::CMSG_CLOEXEC,
+            RecvFlags::CMSG_CLOEXEC | flags,
         );
         let received = match received {
             Ok(received) => received,
@@ -129,7 +218,9 @@ impl Connection {
         if self.fds.len() > FDS_MAX {
             return Err(broken("too many descriptors"));
         }
-        self.bytes.extend_from_slice(&buffer[..received.bytes]);
+        let bytes = &buffer[..received.bytes];
+        self.bytes.try_reserve(bytes.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        self.bytes.extend_from_slice(bytes);
         Ok(received.bytes > 0)
     }
 
@@ -149,7 +240,7 @@ impl Connection {
         if word(1) != self.version {
             return Err(broken("another version of nagaya"));
         }
-        if body > BODY_SIZE_MAX || fds > FDS_MAX {
+        if body > self.body_size_max || fds > FDS_MAX {
             return Err(broken("message too long"));
         }
         if self.bytes.len() < HEADER_SIZE + body {
@@ -162,6 +253,35 @@ impl Connection {
             .map_err(|e| broken(&e.to_string()))?;
         self.bytes.drain(..HEADER_SIZE + body);
         Ok(Some((message, self.fds.drain(..fds).collect())))
+    }
+
+    /// Returns true if [`Connection::take`] would return a message or an error.
+    pub fn has_message(&self) -> bool {
+        let Some(header) = self.bytes.first_chunk::<HEADER_SIZE>() else { return false };
+        let body = u32::from_le_bytes(header[8..12].try_into().expect("four bytes")) as usize;
+        // A malformed header counts, too: `take` reports it.
+        let is_bad = header[..4] != MAGIC.to_le_bytes() || body > self.body_size_max;
+        is_bad || self.bytes.len() - HEADER_SIZE >= body
+    }
+
+    /// Waits for the next message until `deadline`. Returns `None` if the peer has closed the
+    /// connection.
+    ///
+    /// # Errors
+    /// TimedOut if no whole message has arrived by then.
+    pub fn receive_until<T: for<'a> Deserialize<'a>>(
+        &mut self,
+        deadline: Instant,
+    ) -> io::Result<Option<T>> {
+        loop {
+            if let Some((message, _)) = self.take()? {
+                return Ok(Some(message));
+            }
+            self.wait(PollFlags::IN, deadline.saturating_duration_since(Instant::now()))?;
+            if !self.fill_with(RecvFlags::DONTWAIT)? {
+                return Ok(None);
+            }
+        }
     }
 
     /// Waits for the next message on a blocking socket. Returns `None` if the peer has closed the
@@ -225,6 +345,45 @@ mod tests {
             assert!(b.fill().unwrap());
         }
         assert!(matches!(b.receive::<Request>().unwrap(), Some(Request::Status)));
+    }
+
+    #[test]
+    fn a_wait_for_a_silent_peer_ends_at_its_deadline() {
+        let (a, mut b) = pair();
+        // A part of a message counts as silence, too.
+        rustix::io::write(&a, &MAGIC.to_le_bytes()).unwrap();
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let error = b.receive_until::<Request>(deadline).expect_err("no message");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(Instant::now() >= deadline);
+    }
+
+    #[test]
+    fn a_queue_waits_for_its_reader_and_blocks_nobody() {
+        let (mut a, mut b) = pair();
+        let long = "x".repeat(4 << 20);
+        a.queue(&long).unwrap();
+        a.queue(&Request::Status).unwrap();
+        let mut sent = a.flush().unwrap();
+        assert!(sent > 0 && a.queued() > 0, "{sent} bytes fit into the socket");
+        assert_eq!(a.flush().unwrap(), 0);
+        let received = loop {
+            if let Some((text, _)) = b.take::<String>().unwrap() {
+                break text;
+            }
+            assert!(b.fill().unwrap());
+            sent += a.flush().unwrap();
+        };
+        assert!(received == long);
+        while !b.has_message() {
+            assert!(b.fill().unwrap());
+            sent += a.flush().unwrap();
+        }
+        assert!(matches!(b.take::<Request>().unwrap(), Some((Request::Status, _))));
+        assert!(a.queued() == 0 && sent > long.len() && !b.has_message());
+        drop(b);
+        a.queue(&Request::Status).unwrap();
+        assert!(a.flush().is_err());
     }
 
     #[test]

@@ -11,11 +11,13 @@
 //! that starts the domain's tasks ([`keeper`]). These tasks are still children of the owner.
 
 use std::ffi::CString;
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use control::Control;
 use proc::process::Status;
@@ -29,6 +31,9 @@ use crate::keeper::{self, Answer, Request, Start};
 use crate::memory::Memory;
 use crate::owner;
 use crate::views::Views;
+
+/// Time limit for a keeper's answer. Its owner serves nobody else meanwhile.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Description of a domain.
 #[derive(Debug, Clone)]
@@ -144,6 +149,9 @@ impl Domain {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .map_err(|errno| Error::System("socketpair", errno))?;
+        // A send to a keeper that does not read then has a time limit, too.
+        rustix::io::ioctl_fionbio(&ours, true)
+            .map_err(|errno| Error::System("socketpair", errno))?;
         let before = child::sigprocmask(libc::SIG_SETMASK, &u64::MAX);
         // SAFETY: the child uses malloc, which fork(3) leaves usable, and nothing else that another
         // thread may have locked.
@@ -207,15 +215,28 @@ impl Domain {
 
     fn receive(&self) -> Result<Answer, Error> {
         let mut keeper = self.keeper.lock().expect("no panic while held");
-        keeper.receive().ok().flatten().ok_or(Error::NoKeeper(self.pid))
+        let answer = keeper.receive_until(Instant::now() + ANSWER_TIMEOUT);
+        if answer.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            // It may be stopped. A late answer would belong to another request.
+            self.kill();
+        }
+        answer.ok().flatten().ok_or(Error::NoKeeper(self.pid))
+    }
+
+    /// Kills the keeper if it lives.
+    fn kill(&self) {
+        if child::lives(self.pid) {
+            // SAFETY: kill touches no memory. The keeper is a child that is not reaped yet, so the
+            // PID is its own.
+            unsafe { libc::kill(self.pid as i32, libc::SIGKILL) };
+        }
     }
 }
 
 impl Drop for Domain {
-    /// Closes the connection, which ends the keeper, and reaps it.
+    /// Ends the keeper, which may be stopped, and reaps it.
     fn drop(&mut self) {
-        let keeper = self.keeper.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let _ = rustix::net::shutdown(&*keeper, rustix::net::Shutdown::Both);
+        self.kill();
         child::reap(self.pid);
     }
 }

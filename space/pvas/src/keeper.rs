@@ -92,6 +92,8 @@ impl From<ErrorReport> for Error {
 pub(crate) fn run(socket: OwnedFd, control: Control, memory: &Memory, ids: &Range<u32>) -> ! {
     // SAFETY: PR_SET_NAME reads a C string, and this one is static.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"pvas-domain".as_ptr()) };
+    // A program file that shrinks while it is loaded must not end the domain.
+    nagaya_loader::shrink::install();
     close_others(&[socket.as_raw_fd(), memory.file().as_raw_fd()]);
     let mut owner = Connection::new(socket, VERSION);
     let views = map_views(control, memory, ids);

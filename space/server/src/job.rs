@@ -8,11 +8,13 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use control::{fnv1a, peer};
 use proc::process::Stat;
+use rustix::io::Errno;
 
 use crate::Failure;
 use crate::identity::Identity;
@@ -177,6 +179,29 @@ fn start_time(pid: i32) -> Option<u64> {
 /// Returns the user's directory for sockets (`control::directory`).
 pub fn directory() -> Result<PathBuf, Failure> {
     control::directory().map_err(Failure::ours)
+}
+
+/// Connects to the socket at `path`. A server that is stopped accepts nobody, and the kernel keeps
+/// clients waiting once its queue is full.
+///
+/// # Errors
+/// ECONNREFUSED if no process listens, or TimedOut.
+pub fn connect(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+        Err(errno) => return Err(errno.into()),
+    }
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
+    Ok(socket.into())
 }
 
 /// Listens on `path`, accessible to this user only. Replaces the socket of a server that was

@@ -12,21 +12,25 @@
 //! - [`protocol`]: the messages between stubs and server;
 //! - [`server`]: the server itself, also inside `nagaya run`;
 //! - [`settings`]: settings that MPI libraries need;
+//! - [`sweep`]: the sockets that killed servers have left;
 //! - [`query`]: the requests of `nagaya ps` and `nagaya maps`.
 
 mod block;
 pub mod identity;
 pub mod inherit;
+mod interrupt;
 pub mod job;
 pub mod maps;
 pub mod mounts;
 pub mod protocol;
 pub mod query;
 pub mod reach;
+mod reserve;
 pub mod serve;
 pub mod server;
 pub mod settings;
 pub mod stub;
+pub mod sweep;
 
 /// A failure: one line to print, and the exit status.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The mappings in the segments of a space. They come from `smaps` of one process of each domain,
 //! cut by the layout of segments.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
@@ -44,55 +44,76 @@ pub struct Bounds {
     pub mmap_end: u64,
 }
 
-/// The space as seen by a process in a domain's mm.
+/// Resident bytes of the space as seen by a process in a domain's mm.
 #[derive(Debug, Default)]
-pub struct Seen {
-    /// Mappings in the domain's own segments.
-    pub mappings: Vec<Mapping>,
-    /// Resident bytes of views of other domains' segments.
+pub struct Resident {
+    /// In the domain's own segments, by ID.
+    pub own: HashMap<u32, u64>,
+    /// In views of other domains' segments.
     pub far: u64,
 }
 
-/// Returns all mappings of a process in the segments of `layout`. `is_own` returns true for the IDs
-/// of the process's domain.
+/// Returns the mappings of a process in the segments of `layout`, about `most` of them. `is_own`
+/// returns true for the IDs of the process's domain.
 pub fn read(
     pid: u32,
     layout: &SpaceLayout,
     is_own: impl Fn(u32) -> bool,
     bounds: &[Bounds],
-) -> io::Result<Seen> {
+    most: usize,
+) -> io::Result<Vec<Mapping>> {
     let mut mappings: Vec<Mapping> = Vec::new();
-    let mut far = 0;
-    let mut wanted = false;
-    let mut is_view = false;
-    let mut split_off = 0;
+    walk(pid, layout, |id, found, resident| {
+        if !is_own(id) || mappings.len() >= most {
+            return;
+        }
+        let mut parts = describe(layout, bounds, id, found);
+        // `describe` has set the resident bytes of all parts but the last.
+        let others: u64 = parts.iter().map(|part| part.resident).sum();
+        if let Some(last) = parts.last_mut() {
+            last.resident = resident.saturating_sub(others);
+        }
+        mappings.extend(parts);
+    })?;
+    name_images(&mut mappings);
+    Ok(mappings)
+}
+
+/// Returns the resident bytes of a process in the segments of `layout`. `is_own` returns true for
+/// the IDs of the process's domain.
+pub fn resident(
+    pid: u32,
+    layout: &SpaceLayout,
+    is_own: impl Fn(u32) -> bool,
+) -> io::Result<Resident> {
+    let mut sums = Resident::default();
+    walk(pid, layout, |id, _, resident| match is_own(id) {
+        true => *sums.own.entry(id).or_default() += resident,
+        false => sums.far += resident,
+    })?;
+    Ok(sums)
+}
+
+/// Calls `each` with each mapping of a process in the segments of `layout`: the ID of the segment,
+/// the mapping, and its resident bytes.
+fn walk(
+    pid: u32,
+    layout: &SpaceLayout,
+    mut each: impl FnMut(u32, maps::Mapping, u64),
+) -> io::Result<()> {
+    let mut current = None;
     for line in BufReader::new(File::open(format!("/proc/{pid}/smaps"))?).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        match maps::Mapping::parse(&line) {
-            Some(found) => {
-                let id = layout.id_of(found.addresses.start);
-                wanted = id.is_some_and(&is_own);
-                is_view = id.is_some() && !wanted;
-                if let Some(id) = id.filter(|_| wanted) {
-                    let parts = describe(layout, bounds, id, found);
-                    // `describe` has set the resident bytes of all parts but the last.
-                    split_off = parts.iter().map(|part| part.resident).sum();
-                    mappings.extend(parts);
-                }
-            }
-            None if is_view => far += size(&line, "Rss:").unwrap_or(0),
-            None if wanted => {
-                let Some(resident) = size(&line, "Rss:") else { continue };
-                if let Some(last) = mappings.last_mut() {
-                    last.resident = resident.saturating_sub(split_off);
-                }
-            }
-            None => {}
+        if let Some(found) = maps::Mapping::parse(&line) {
+            current = layout.id_of(found.addresses.start).map(|id| (id, found));
+        } else if let Some(resident) = size(&line, "Rss:")
+            && let Some((id, found)) = current.take()
+        {
+            each(id, found, resident);
         }
     }
-    name_images(&mut mappings);
-    Ok(Seen { mappings, far })
+    Ok(())
 }
 
 /// Returns the bytes in a line of smaps if the line has this field.
@@ -115,7 +136,7 @@ fn name_images(mappings: &mut [Mapping]) {
 }
 
 /// Returns the resident bytes of `start..end`, anonymous memory of this mm.
-fn resident(start: u64, end: u64) -> u64 {
+fn resident_between(start: u64, end: u64) -> u64 {
     let mut pages = vec![0u8; ((end - start) / PAGE_SIZE) as usize];
     // SAFETY: mincore writes one byte for each page of the range, as `pages` has. A gap in the
     // range gives ENOMEM.
@@ -164,7 +185,7 @@ fn describe(
             permissions: permissions.clone(),
             offset: offset + (from - start),
             part: part(from).into(),
-            resident: if to < end { resident(from, to) } else { 0 },
+            resident: if to < end { resident_between(from, to) } else { 0 },
             file: file.clone(),
         });
         from = to;

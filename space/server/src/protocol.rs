@@ -12,6 +12,10 @@ use crate::maps::Mapping;
 /// Version of the protocol; changes with every change of a message.
 const VERSION: u32 = 4;
 
+/// Limit of a request's body in bytes. The kernel passes at most 6 MiB of arguments and environment
+/// to a stub.
+pub const REQUEST_SIZE_MAX: usize = 8 << 20;
+
 /// `si_code` of signals that the terminal sends.
 pub const SI_KERNEL: i32 = 0x80;
 

@@ -1,16 +1,16 @@
 //! Queries of tools to the node servers of this user.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::job::{check_peer, directory};
+use crate::job::{check_peer, connect, directory};
 use crate::maps::Mapping;
-use crate::protocol::{Reply, Request, Status, connection};
+use crate::protocol::{Connection, Reply, Request, Status, connection};
 
-/// Time limit for an answer.
+/// Time limit for an answer. A server answers between two starts of tasks.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the sockets of all jobs of this user on this node.
@@ -25,15 +25,55 @@ fn sockets() -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-/// Sends a request to the server at `socket`. Returns the answer and the server's PID in this
-/// namespace.
-fn ask(socket: &Path, request: &Request) -> Option<(Reply, i32)> {
-    let stream = UnixStream::connect(socket).ok()?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
-    let pid = check_peer(&stream).ok()?;
-    let mut connection = connection(stream.into());
-    connection.send(request, &[]).ok()?;
-    Some((connection.receive().ok()??, pid))
+/// A request that was sent to a server.
+struct Asked {
+    connection: Connection,
+    /// PID of the server in this namespace.
+    pid: i32,
+}
+
+/// The answer of a server.
+enum Answer {
+    Reply(Reply, i32),
+    /// It has ended, or does not run.
+    Gone,
+    /// It did not answer in time; has its PID, or 0 if that is unknown.
+    Late(i32),
+}
+
+/// Sends a request to the server at `socket`.
+fn ask(socket: &Path, request: &Request, deadline: Instant) -> Result<Asked, Answer> {
+    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let stream = connect(socket, left).map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => Answer::Late(0),
+        _ => Answer::Gone,
+    })?;
+    let pid = check_peer(&stream).map_err(|_| Answer::Gone)?;
+    let connection = connection(stream.into());
+    // The request fits into the socket.
+    connection.send(request, &[]).map_err(|_| Answer::Gone)?;
+    Ok(Asked { connection, pid })
+}
+
+impl Asked {
+    /// Waits for the answer.
+    fn answer(mut self, deadline: Instant) -> Answer {
+        match self.connection.receive_until(deadline) {
+            Ok(Some(reply)) => Answer::Reply(reply, self.pid),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Answer::Late(self.pid),
+            Ok(None) | Err(_) => Answer::Gone,
+        }
+    }
+}
+
+/// Returns the message about a server that did not answer.
+fn late(name: &str, pid: i32) -> String {
+    let (server, remedy) = match pid {
+        0 => ("node server".into(), "resume it".into()),
+        pid => (format!("node server (PID {pid})"), format!("kill -CONT {pid}")),
+    };
+    let seconds = ANSWER_TIMEOUT.as_secs();
+    format!("{name}: its {server} does not answer within {seconds} s; is it stopped ({remedy})?")
 }
 
 /// A job and the socket of its server.
@@ -49,23 +89,47 @@ pub struct JobStatus {
 impl JobStatus {
     /// Returns the mappings in the job's segments.
     pub fn maps(&self) -> Result<Vec<Mapping>, Failure> {
-        match ask(&self.socket, &Request::Maps) {
-            Some((Reply::Maps(mappings), _)) => Ok(mappings),
-            _ => Err(Failure::ours(format!("job {}: its server does not answer", self.status.job))),
+        let name = format!("job {}", self.status.job);
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let asked = ask(&self.socket, &Request::Maps, deadline);
+        match asked.map_or_else(|answer| answer, |asked| asked.answer(deadline)) {
+            Answer::Reply(Reply::Maps(mappings), _) => Ok(mappings),
+            Answer::Reply(Reply::Refused(message, _), _) => Err(Failure::ours(message)),
+            Answer::Late(pid) => Err(Failure::ours(late(&name, pid))),
+            _ => Err(Failure::ours(format!("{name}: its server does not answer"))),
         }
     }
 }
 
-/// Returns all jobs of this user on this node. Skips sockets whose server does not answer.
-pub fn jobs() -> Result<Vec<JobStatus>, Failure> {
-    let status = |socket: PathBuf| match ask(&socket, &Request::Status) {
-        Some((Reply::Status(status), pid)) => {
-            let same_pids = status.server as i32 == pid;
-            Some(JobStatus { socket, status, same_pids })
+/// The jobs of this user on this node.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    /// Those whose servers have answered.
+    pub jobs: Vec<JobStatus>,
+    /// A line for each server that runs and has not answered.
+    pub silent: Vec<String>,
+}
+
+/// Asks all jobs of this user on this node. All servers together have one time limit. Skips sockets
+/// that no server listens on.
+pub fn jobs() -> Result<Jobs, Failure> {
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    let ask = |socket: PathBuf| (ask(&socket, &Request::Status, deadline), socket);
+    // All requests are sent before the wait for the first answer.
+    let asked: Vec<_> = sockets()?.into_iter().map(ask).collect();
+    let mut found = Jobs::default();
+    for (asked, socket) in asked {
+        match asked.map_or_else(|answer| answer, |asked| asked.answer(deadline)) {
+            Answer::Reply(Reply::Status(status), pid) => {
+                let same_pids = status.server as i32 == pid;
+                found.jobs.push(JobStatus { socket, status, same_pids });
+            }
+            Answer::Reply(Reply::Refused(message, _), _) => found.silent.push(message),
+            Answer::Late(pid) => found.silent.push(late(&socket.display().to_string(), pid)),
+            Answer::Reply(..) | Answer::Gone => {}
         }
-        _ => None,
-    };
-    Ok(sockets()?.into_iter().filter_map(status).collect())
+    }
+    Ok(found)
 }
 
 /// The tasks that a user selects by `JOB`, `JOB.ID` or `PID`.
@@ -80,7 +144,7 @@ pub struct Selection {
 /// Finds the tasks that `name` selects. It is first compared with PIDs of living tasks and stubs,
 /// then with jobs, then with JOB.ID, split at the last dot.
 pub fn select(name: &str) -> Result<Selection, Failure> {
-    let jobs = jobs()?;
+    let Jobs { jobs, silent } = jobs()?;
     let pid = name.parse::<u32>().ok();
     for (index, job) in jobs.iter().enumerate() {
         let of_pid = |t: &&crate::protocol::TaskStatus| Some(t.pid) == pid || t.stub == pid;
@@ -106,5 +170,8 @@ pub fn select(name: &str) -> Result<Selection, Failure> {
             return Ok(Selection { job, id });
         }
     }
-    Err(Failure::ours(format!("{name}: no such task or job (see nagaya ps)")))
+    // The task may be that of a silent server.
+    let silent = silent.into_iter().next();
+    let missing = || format!("{name}: no such task or job (see nagaya ps)");
+    Err(Failure::ours(silent.unwrap_or_else(missing)))
 }

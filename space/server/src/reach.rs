@@ -14,8 +14,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::Failure;
 use crate::identity::Identity;
-use crate::job::{Job, check_peer, directory, listen};
+use crate::job::{self, Job, check_peer, directory};
 use crate::protocol::connection;
+use crate::sweep::listen_and_sweep;
 
 /// Settings of a server that has to be started.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,8 +31,8 @@ pub struct Wanted<'a> {
     pub apart_is_known: bool,
 }
 
-/// Time limit for the answer of a server for another identity.
-const OTHERS_ANSWER: Duration = Duration::from_secs(60);
+/// Time limit for the connection to a server for another identity.
+const OTHERS_CONNECT: Duration = Duration::from_secs(10);
 
 /// A connected server of a job.
 #[derive(Debug)]
@@ -97,11 +98,9 @@ impl Place {
     pub fn others(&self) -> Vec<Connection> {
         let paths = self.job.sockets(&self.directory);
         let others = paths.into_iter().filter(|path| *path != self.socket);
-        let connect = |path| {
-            let stream = UnixStream::connect(path).ok()?;
+        let connect = |path: PathBuf| {
+            let stream = job::connect(&path, OTHERS_CONNECT).ok()?;
             check_peer(&stream).ok()?;
-            // The server may be in a container that is stopped.
-            stream.set_read_timeout(Some(OTHERS_ANSWER)).ok()?;
             Some(connection(stream.into()))
         };
         others.filter_map(connect).collect()
@@ -151,7 +150,7 @@ fn start_server(
 ) -> Result<(UnixStream, Child), Failure> {
     let fail =
         |what: &str, e: io::Error| Failure::ours(format!("{}: {what}: {e}", socket.display()));
-    let listener = listen(socket).map_err(|e| fail("cannot listen", e))?;
+    let listener = listen_and_sweep(socket).map_err(|e| fail("cannot listen", e))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg("server").arg("--job").arg(&job.name).arg("--socket").arg(socket);
     command.arg("--lock").arg(lock);

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -23,11 +23,9 @@ pub fn refuse(listener: OwnedFd, lock: &Path, socket: &Path, failure: &Failure) 
         return;
     }
     let Ok((stub, _)) = listener.accept() else { return };
-    let _ = stub.set_read_timeout(Some(stub_is_late));
-    let _ = stub.set_nonblocking(false);
     let mut connection = connection(stub.into());
     // Unread bytes at the close would reset the stub's connection.
-    let _ = connection.receive::<Request>();
+    let _ = connection.receive_until::<Request>(Instant::now() + stub_is_late);
     let _ = std::fs::remove_file(socket);
     let _ = std::fs::remove_file(lock);
     let _ = connection.send(&Reply::Refused(failure.message.clone(), failure.status), &[]);
@@ -61,8 +59,8 @@ pub fn serve_job(server: &mut Server, lock: &Path, socket: &Path) {
 
 /// Returns true once a minute has passed since the first call. Called while no stub has connected.
 fn first_stub_is_late() -> bool {
-    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    START.get_or_init(std::time::Instant::now).elapsed() > Duration::from_secs(60)
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    START.get_or_init(Instant::now).elapsed() > Duration::from_secs(60)
 }
 
 fn try_lock(path: &Path) -> Result<OwnedFd, Errno> {

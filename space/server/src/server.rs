@@ -3,8 +3,14 @@
 //! It owns the space, listens for stubs and tools, starts tasks, reaps them, and reports each
 //! task's state to its stub. When a stub disconnects, its task is killed, unless the stub has
 //! requested otherwise. When the server ends, all tasks end (PR_SET_PDEATHSIG).
+//!
+//! The tasks share the server's address space, and may use up its mappings, memory or descriptors.
+//! So the server allocates from a reserve (`reserve.rs`), and waits for no peer (`peers.rs`).
 
+mod peers;
+mod programs;
 mod ranks;
+mod status;
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -13,27 +19,26 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nagaya_layout::{
     CONTROL_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
 };
-use pvas::connection::Connection;
-use pvas::{Attributes, DomainInfo, Space, SpaceOptions};
-use rustix::event::{Timespec, epoll};
+use pvas::placeholder::Placeholder;
+use pvas::{Attributes, Space, SpaceOptions};
 
-use crate::block::{self, Block};
 use crate::identity::Identity;
-use crate::job::{Job, check_peer};
-use crate::maps::{self, Bounds, Mapping, Seen};
+use crate::job::Job;
+use crate::maps::Mapping;
 use crate::mounts::{Mounts, Visit};
-use crate::protocol::{
-    DomainStatus, Reply, Request, SI_KERNEL, Start, Status, TaskStatus, connection,
-};
-use crate::{Failure, inherit};
+use crate::protocol::{Reply, Request, SI_KERNEL, Start, Status};
+use crate::{Failure, block, inherit, reserve};
 
+use peers::{Event, Lost, Peers};
+use programs::Programs;
 use ranks::Ranks;
+use status::{Described, Known};
 
 /// A running task.
 #[derive(Debug)]
@@ -43,16 +48,8 @@ struct Running {
     stub: Option<u64>,
     path: String,
     arguments: Vec<String>,
-}
-
-/// A connected stub or tool.
-#[derive(Debug)]
-struct Peer {
-    connection: Connection,
-    pid: i32,
-    task: Option<u32>,
-    /// The task outlives this connection.
-    spares: bool,
+    /// Keeps the program's file from being written to.
+    _placeholder: Option<Rc<Placeholder>>,
 }
 
 /// A task that has ended.
@@ -80,18 +77,18 @@ pub struct Turn {
 pub struct Server {
     job: String,
     space: Space,
-    listener: OwnedFd,
-    epoll: OwnedFd,
     signals: OwnedFd,
-    peers: HashMap<u64, Peer>,
+    peers: Peers,
     /// Tasks by PID.
     tasks: HashMap<u32, Running>,
     /// PID of the server's own delegatee among the tasks. The server does not wait for its end.
     delegatee: Option<u32>,
-    next_key: u64,
     session: i32,
     cgroup: Option<Vec<u8>>,
     blocks: block::Reader,
+    programs: Programs,
+    /// Limit of the mappings that one reply describes.
+    mappings_max: usize,
     identity: Identity,
     /// Hash of the identity of the stub that started this server.
     starter: Option<u64>,
@@ -100,10 +97,6 @@ pub struct Server {
 
 /// Length of the listener's queue; the kernel also limits it by net.core.somaxconn.
 const BACKLOG: i32 = 4096;
-
-const LISTENER: u64 = 0;
-const SIGNALS: u64 = 1;
-const FIRST_PEER: u64 = 2;
 
 /// Returns the segment size if the user gives none. It is at least the default, and on a big node
 /// as large as its memory. Four times the expected tasks always find room.
@@ -117,20 +110,6 @@ pub fn segment_size_for(tasks: Option<u32>) -> u64 {
     memory.next_power_of_two().clamp(SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX).min(fits)
 }
 
-/// Reserves heap for this process's malloc. A task may use up the limit of mappings of the shared
-/// mm, which must not make the server's allocations fail. The reserve is address space only; none
-/// of it is touched.
-fn keep_memory_in_reserve() {
-    const RESERVE_SIZE: usize = 64 << 20;
-    // SAFETY: mallopt changes settings of malloc only, and the block is freed at once.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, i32::MAX);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
-        libc::free(libc::malloc(RESERVE_SIZE));
-    }
-}
-
 impl Server {
     /// Creates the job's space and serves it on `listener`. The tasks' memory is shared memory if
     /// `shared` is set or the environment requests it. Blocks the signals in `signals` (bit n-1 for
@@ -142,7 +121,9 @@ impl Server {
         shared: bool,
         signals: u64,
     ) -> Result<Self, Failure> {
-        keep_memory_in_reserve();
+        let mappings_max = reserve::reserve();
+        // A program file that shrinks while it is loaded must not end all tasks.
+        nagaya_loader::shrink::install();
         // Before Linux 5.16 a task that dumps core kills all processes that share its mm.
         if crate::kernel_version() < (5, 16) {
             // SAFETY: PR_SET_DUMPABLE has no arguments in memory.
@@ -168,30 +149,23 @@ impl Server {
             OwnedFd::from_raw_fd(fd as i32)
         };
         let space = Space::create(options).map_err(|e| Failure::from(&e))?;
-        let epoll =
-            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| fail("epoll", e.into()))?;
         // The stub may have called listen so far. A client sees the PID of the last process that
         // called listen.
         rustix::net::listen(&listener, BACKLOG).map_err(|e| fail("socket", e.into()))?;
-        rustix::io::ioctl_fionbio(&listener, true).map_err(|e| fail("socket", e.into()))?;
-        for (fd, key) in [(&listener, LISTENER), (&signals, SIGNALS)] {
-            epoll::add(&epoll, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
-                .map_err(|e| fail("epoll", e.into()))?;
-        }
+        let peers = Peers::new(listener, &signals).map_err(|e| fail("epoll", e.into()))?;
         Ok(Self {
             job: job.to_string(),
             space,
-            listener,
-            epoll,
             signals,
-            peers: HashMap::new(),
+            peers,
             tasks: HashMap::new(),
             delegatee: None,
-            next_key: FIRST_PEER,
             // SAFETY: getsid reads no memory.
             session: unsafe { libc::getsid(0) },
             cgroup: inherit::cgroup_procs(),
             blocks: block::Reader::new().map_err(|e| fail("pipe", e.into()))?,
+            mappings_max,
+            programs: Programs::default(),
             identity: Identity::of_this_process(),
             starter: None,
             // By the documentation the user knows that the ranks of such a job are in several
@@ -291,49 +265,31 @@ impl Server {
         attributes: &Attributes,
     ) -> Result<(u32, u32), Failure> {
         let shown = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+        let placeholder = self.programs.protect(path)?;
         let (id, pid) = self
             .space
             .spawn(id, path, arguments, environment, attributes)
             .map_err(|e| Failure::from(&e))?;
         let path = path.display().to_string();
-        self.tasks.insert(pid, Running { id, stub: None, path, arguments: shown });
+        let task = Running { id, stub: None, path, arguments: shown, _placeholder: placeholder };
+        self.tasks.insert(pid, task);
         Ok((id, pid))
     }
 
     /// Waits at most `timeout` for events and handles them.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Turn {
         let mut turn = Turn::default();
-        let timeout = timeout
-            .map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
-        let mut events = Vec::with_capacity(64);
-        let buffer = rustix::buffer::spare_capacity(&mut events);
-        if epoll::wait(&self.epoll, buffer, timeout.as_ref()).is_err() {
-            return turn; // EINTR
+        let (events, lost) = self.peers.wait(timeout);
+        for key in lost {
+            self.disconnect(key);
         }
-        let keys: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
-        for key in keys {
-            match key {
-                LISTENER => self.accept(),
-                SIGNALS => self.read_signals(&mut turn),
-                peer => self.serve(peer),
+        for event in events {
+            match event {
+                Event::Signals => self.read_signals(&mut turn),
+                Event::Peer(key) => self.serve(key),
             }
         }
         turn
-    }
-
-    fn accept(&mut self) {
-        use rustix::net::{SocketFlags, accept_with};
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        while let Ok(socket) = accept_with(&self.listener, flags) {
-            let Ok(pid) = check_peer(&socket) else { continue };
-            let key = self.next_key;
-            self.next_key += 1;
-            let data = epoll::EventData::new_u64(key);
-            if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).is_ok() {
-                let connection = connection(socket);
-                self.peers.insert(key, Peer { connection, pid, task: None, spares: false });
-            }
-        }
     }
 
     fn read_signals(&mut self, turn: &mut Turn) {
@@ -385,7 +341,7 @@ impl Server {
             }
             turn.ended.push(Ended { id: task.id, pid, status });
             if let Some(stub) = task.stub {
-                if let Some(peer) = self.peers.get_mut(&stub) {
+                if let Some(peer) = self.peers.get_mut(stub) {
                     peer.task = None;
                 }
                 self.reply(stub, &Reply::Ended(status));
@@ -410,16 +366,14 @@ impl Server {
     }
 
     fn reply(&mut self, key: u64, reply: &Reply) {
-        let Some(peer) = self.peers.get(&key) else { return };
-        if peer.connection.send(reply, &[]).is_err() {
+        if self.peers.reply(key, reply).is_err() {
             self.disconnect(key);
         }
     }
 
     /// Removes a peer that has disconnected, and kills its task unless the task outlives the stub.
     fn disconnect(&mut self, key: u64) {
-        let Some(peer) = self.peers.remove(&key) else { return };
-        let _ = epoll::delete(&self.epoll, &peer.connection);
+        let Some(peer) = self.peers.remove(key) else { return };
         if let Some(pid) = peer.task
             && let Some(task) = self.tasks.get_mut(&pid)
         {
@@ -453,26 +407,20 @@ impl Server {
         }
     }
 
+    /// Handles the next request of a peer, if it has sent one.
     fn serve(&mut self, key: u64) {
-        let Some(peer) = self.peers.get_mut(&key) else { return };
-        let open = match peer.connection.fill() {
-            Ok(open) => open,
-            Err(error) => {
-                // The cause may be this server's limit of open files rather than the peer.
+        match self.peers.next(key) {
+            Ok(Some((request, fds))) => self.handle(key, request, fds),
+            Ok(None) => {}
+            Err(Lost::Closed) => return self.disconnect(key),
+            Err(Lost::Failed(error)) => {
                 let message = format!("the node server of job {}: {error}", self.job);
-                self.reply(key, &Reply::Refused(message, 125));
-                return self.disconnect(key);
-            }
-        };
-        loop {
-            let Some(peer) = self.peers.get_mut(&key) else { return };
-            match peer.connection.take::<Request>() {
-                Ok(Some((request, fds))) => self.handle(key, request, fds),
-                Ok(None) => break,
-                Err(_) => return self.disconnect(key),
+                if self.peers.finish(key, &Reply::Refused(message, 125)) {
+                    return self.disconnect(key);
+                }
             }
         }
-        if !open {
+        if self.peers.watch(key).is_err() {
             self.disconnect(key);
         }
     }
@@ -486,23 +434,41 @@ impl Server {
                 }
             },
             Request::Signal(signal, value) => {
-                if let Some(pid) = self.peers.get(&key).and_then(|peer| peer.task) {
+                if let Some(pid) = self.peers.get(key).and_then(|peer| peer.task) {
                     self.signal(pid, signal, value);
                 }
+            }
+            Request::Status | Request::Maps if !self.peers.have_room() => {
+                let message = format!(
+                    "the node server of job {} has too many answers that nobody reads (end the \
+                     tools that are stopped)",
+                    self.job
+                );
+                self.reply(key, &Reply::Refused(message, 125));
             }
             Request::Status => {
                 let status = self.status();
                 self.reply(key, &Reply::Status(status));
             }
             Request::Maps => {
-                let mappings = self.mappings();
-                self.reply(key, &Reply::Maps(mappings));
+                let reply = match self.mappings() {
+                    Some(mappings) => Reply::Maps(mappings),
+                    None => Reply::Refused(
+                        format!(
+                            "job {}: more than {} mappings, too many to list (see \
+                             /proc/PID/smaps)",
+                            self.job, self.mappings_max
+                        ),
+                        125,
+                    ),
+                };
+                self.reply(key, &reply);
             }
         }
     }
 
     fn start(&mut self, key: u64, start: &Start, mut fds: Vec<OwnedFd>) -> Result<Reply, Failure> {
-        let peer = self.peers.get(&key).ok_or_else(|| Failure::ours("no such peer"))?;
+        let peer = self.peers.get(key).ok_or_else(|| Failure::ours("no such peer"))?;
         if peer.task.is_some() {
             return Err(Failure::ours("a stub stands for one task only"));
         }
@@ -560,7 +526,7 @@ impl Server {
         if let Some(task) = self.tasks.get_mut(&pid) {
             task.stub = Some(key);
         }
-        if let Some(peer) = self.peers.get_mut(&key) {
+        if let Some(peer) = self.peers.get_mut(key) {
             (peer.task, peer.spares) = (Some(pid), start.outlives_stub);
         }
         // SAFETY: getpgid reads no memory.
@@ -584,46 +550,20 @@ impl Server {
         Reply::Apart { differences: differences.unwrap_or_default(), is_known }
     }
 
-    /// Reads a living task's control block.
-    fn block(&self, id: u32) -> Option<Block> {
-        let address = self.space.control().slot(id).task.load(Ordering::Acquire);
-        if address == 0 { None } else { self.blocks.read(address) }
+    /// Returns the space to describe.
+    fn described(&self) -> Described<'_> {
+        Described { space: &self.space, blocks: &self.blocks }
     }
 
+    /// Describes the job.
     fn status(&self) -> Status {
-        let mut resident: HashMap<u32, u64> = HashMap::new();
-        let seen = self.seen();
-        for mapping in seen.iter().flat_map(|seen| &seen.mappings) {
-            *resident.entry(mapping.id).or_default() += mapping.resident;
+        let mut known = Vec::with_capacity(self.tasks.len());
+        for (&pid, Running { id, stub, path, arguments, .. }) in &self.tasks {
+            let stub = stub.and_then(|key| Some(self.peers.get(key)?.pid as u32));
+            known.push(Known { id: *id, pid, stub, path, arguments });
         }
+        let (tasks, domains) = self.described().status(&known);
         let layout = self.space.layout();
-        let mut tasks: Vec<TaskStatus> = self
-            .tasks
-            .iter()
-            .map(|(&pid, task)| {
-                let block = self.block(task.id).unwrap_or_default();
-                TaskStatus {
-                    id: task.id,
-                    pid,
-                    domain: self.space.domain_of(task.id),
-                    stub: task.stub.and_then(|key| Some(self.peers.get(&key)?.pid as u32)),
-                    copies: block.copies,
-                    copied_bytes: block.copied_bytes,
-                    sites_patched: block.sites_patched,
-                    sites_unreached: block.sites_unreached,
-                    resident: resident.get(&task.id).copied().unwrap_or(0),
-                    path: task.path.clone(),
-                    arguments: task.arguments.clone(),
-                }
-            })
-            .collect();
-        tasks.sort_by_key(|task| task.id);
-        let describe = |(domain, seen): (DomainInfo, Seen)| DomainStatus {
-            pid: domain.pid,
-            ids: (domain.ids.start, domain.ids.end),
-            processors: domain.processors,
-            far: seen.far,
-        };
         Status {
             job: self.job.clone(),
             server: std::process::id(),
@@ -633,30 +573,14 @@ impl Server {
             segment_size: layout.segment_size(),
             tasks_max: layout.tasks_max(),
             tasks,
-            domains: self.space.domains().into_iter().zip(seen).map(describe).collect(),
+            domains,
         }
     }
 
-    fn mappings(&self) -> Vec<Mapping> {
-        self.seen().into_iter().flat_map(|seen| seen.mappings).collect()
-    }
-
-    /// Returns the mappings of the space as seen in each domain.
-    fn seen(&self) -> Vec<Seen> {
-        let bounds: Vec<Bounds> = self
-            .tasks
-            .values()
-            .filter_map(|task| {
-                let block = self.block(task.id)?;
-                let Block { heap, mmap, mmap_end, .. } = block;
-                Some(Bounds { id: task.id, heap, mmap, mmap_end })
-            })
-            .collect();
-        let look = |(number, domain): (usize, DomainInfo)| {
-            let is_own = |id| self.space.domain_of(id) == number as u32;
-            maps::read(domain.pid, &self.space.layout(), is_own, &bounds).unwrap_or_default()
-        };
-        self.space.domains().into_iter().enumerate().map(look).collect()
+    /// Returns the mappings of the tasks, or `None` if there are too many to describe.
+    fn mappings(&self) -> Option<Vec<Mapping>> {
+        let ids = self.tasks.values().map(|task| task.id);
+        self.described().mappings(ids, self.mappings_max)
     }
 
     /// Ends the job: kills the remaining tasks and frees all memory.

@@ -15,6 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::Failure;
 use crate::identity::Identity;
 use crate::inherit::{self, Inheritance};
+use crate::interrupt::Interruptible;
 use crate::job::Job;
 use crate::mounts::Mounts;
 use crate::protocol::{Reply, Request, SI_KERNEL, Start};
@@ -97,6 +98,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         apart_is_known: false,
     };
     let ask = |job: &Job| ask(job, wanted, &start, &sent);
+    let waits = Interruptible::begin(&exec.job.name, exec.sigmask)?;
     let mut asked = ask(&exec.job)?;
     let mut job = exec.job.clone();
     // The job's space may have private memory, which cannot have domains.
@@ -104,6 +106,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         job = job.apart();
         asked = ask(&job)?;
     }
+    drop(waits);
     let Started { mut connection, id, pid, in_group, present, differences } = match asked {
         Ok(started) => started,
         Err(failure) => return refuse(failure),
@@ -168,6 +171,10 @@ fn apart_warning(job: &str, ranks: u32, differences: &[String]) -> String {
     )
 }
 
+/// Time limit for the answer of a server for another identity. It may be in a container that is
+/// stopped.
+const OTHERS_ANSWER: Duration = Duration::from_secs(60);
+
 /// Asks the job's servers for other identities to start the task. If none does, the error has two
 /// parts: the differences, unless the user knows them, and true if the user knows or is informed
 /// now.
@@ -182,7 +189,7 @@ fn ask_others(
         if connection.send(start, fds).is_err() {
             continue;
         }
-        match connection.receive::<Reply>() {
+        match connection.receive_until::<Reply>(Instant::now() + OTHERS_ANSWER) {
             Ok(Some(Reply::Started { id, pid, in_group, present })) => {
                 return Ok(Started { connection, id, pid, in_group, present, differences: None });
             }

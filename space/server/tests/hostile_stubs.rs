@@ -3,6 +3,7 @@
 //! the next one.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -217,6 +218,97 @@ fn a_connection_stands_for_one_task() {
     connection.send(&Request::Signal(15, Some(1)), &[]).unwrap();
     let end = hear(&mut connection);
     assert!(matches!(end, Some(Reply::Ended(15))), "{end:?}");
+}
+
+/// The bytes of a request as it is sent.
+fn bytes_of(request: &Request) -> Vec<u8> {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    connection(theirs.into()).send(request, &[]).unwrap();
+    let mut bytes = Vec::new();
+    (&ours).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// A stub that sends requests and reads no replies waits alone, and misses none of them.
+#[test]
+fn a_stub_that_does_not_read_delays_only_itself() {
+    /// Time without progress after which the server counts as waiting for the reader.
+    const STALL: Duration = Duration::from_millis(300);
+    let server = Process::new();
+    let root = File::open("/").unwrap();
+    let mut mute = server.connect();
+    let sleeper = Start {
+        path: b"/bin/sleep".to_vec(),
+        arguments: vec![b"sleep".to_vec(), b"600".to_vec()],
+        ..start(0)
+    };
+    let sleeper = Request::Start(Box::new(sleeper));
+    assert!(matches!(ask(&mut mute, &sleeper, &[root.as_fd()]), Some(Reply::Started { .. })));
+    // As many requests as the sockets and the server take.
+    let request = bytes_of(&Request::Status);
+    let mut sent = 0;
+    let mut last = Instant::now();
+    while last.elapsed() < STALL {
+        match rustix::net::send(&mute, &request, rustix::net::SendFlags::DONTWAIT) {
+            Ok(bytes) => {
+                assert_eq!(bytes, request.len(), "a short message is sent as a whole");
+                sent += 1;
+                last = Instant::now();
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    assert!(sent > 100, "{sent} requests");
+    // The server answers others, and starts tasks for them.
+    server.ask_for(start(0), 0);
+    // It has dropped nobody for that.
+    for number in 0..sent {
+        let reply = hear(&mut mute);
+        assert!(matches!(reply, Some(Reply::Status(_))), "reply {number} of {sent}: {reply:?}");
+    }
+    mute.send(&Request::Signal(15, None), &[]).unwrap();
+    let end = hear(&mut mute);
+    assert!(matches!(end, Some(Reply::Ended(15))), "{end:?}");
+}
+
+/// True if all threads of the process sleep.
+fn sleeps(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let state = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().and_then(|rest| rest.chars().next())
+    };
+    threads.map(state).all(|state| state == Some('S'))
+}
+
+/// Clients that a server cannot accept for want of descriptors do not keep it busy.
+#[test]
+fn a_server_at_its_limit_of_open_files_sleeps() {
+    /// Consecutive looks at a server that sleeps.
+    const LOOKS: usize = 20;
+    let server = Process::new();
+    assert!(matches!(ask(&mut server.connect(), &Request::Status, &[]), Some(Reply::Status(_))));
+    let pid = server.child.id();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as u64;
+    let limit = libc::rlimit { rlim_cur: open + 4, rlim_max: open + 4 };
+    // SAFETY: prlimit reads `limit`.
+    let result = unsafe {
+        let resource = libc::RLIMIT_NOFILE;
+        libc::prlimit(pid as i32, resource, &raw const limit, std::ptr::null_mut())
+    };
+    assert_eq!(result, 0);
+    let clients: Vec<UnixStream> =
+        (0..60).map(|_| UnixStream::connect(&server.socket).expect("connect")).collect();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let mut looks = 0;
+    while looks < LOOKS {
+        looks = if sleeps(pid) { looks + 1 } else { 0 };
+        assert!(Instant::now() < deadline, "the server does not sleep");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // When they have gone, it serves again.
+    drop(clients);
+    assert!(matches!(ask(&mut server.connect(), &Request::Status, &[]), Some(Reply::Status(_))));
 }
 
 /// What a stub says of its rights is not believed: a task has those of its server.
