@@ -5,6 +5,7 @@
 //! requested otherwise. When the server ends, all tasks end (PR_SET_PDEATHSIG).
 
 mod ranks;
+mod stops;
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -34,6 +35,7 @@ use crate::protocol::{
 use crate::{Failure, inherit};
 
 use ranks::Ranks;
+use stops::Stops;
 
 /// A running task.
 #[derive(Debug)]
@@ -96,6 +98,7 @@ pub struct Server {
     /// Hash of the identity of the stub that started this server.
     starter: Option<u64>,
     ranks: Ranks,
+    stops: Stops,
 }
 
 /// Length of the listener's queue; the kernel also limits it by net.core.somaxconn.
@@ -197,6 +200,7 @@ impl Server {
             // By the documentation the user knows that the ranks of such a job are in several
             // spaces.
             ranks: Ranks { apart_is_known: Job::is_apart(job), ..Ranks::default() },
+            stops: Stops::new(),
         })
     }
 
@@ -300,9 +304,10 @@ impl Server {
         Ok((id, pid))
     }
 
-    /// Waits at most `timeout` for events and handles them.
+    /// Waits at most `timeout` for events and handles them. May return earlier, without an event.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Turn {
         let mut turn = Turn::default();
+        let timeout = timeout.into_iter().chain(self.stops.timeout()).min();
         let timeout = timeout
             .map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
         let mut events = Vec::with_capacity(64);
@@ -318,6 +323,8 @@ impl Server {
                 peer => self.serve(peer),
             }
         }
+        // The tasks of stubs that have been stopped.
+        self.stops.check().into_iter().for_each(|pid| self.signal(pid, libc::SIGSTOP, None));
         turn
     }
 
@@ -367,7 +374,9 @@ impl Server {
             }
             let pid = pid as u32;
             if libc::WIFSTOPPED(status) {
-                if let Some(stub) = self.tasks.get(&pid).and_then(|t| t.stub) {
+                if let Some(stub) = self.tasks.get(&pid).and_then(|t| t.stub)
+                    && self.stops.task_stopped(stub)
+                {
                     self.reply(stub, &Reply::Stopped(libc::WSTOPSIG(status)));
                 }
                 continue;
@@ -385,6 +394,7 @@ impl Server {
             }
             turn.ended.push(Ended { id: task.id, pid, status });
             if let Some(stub) = task.stub {
+                self.stops.remove(stub);
                 if let Some(peer) = self.peers.get_mut(&stub) {
                     peer.task = None;
                 }
@@ -420,6 +430,7 @@ impl Server {
     fn disconnect(&mut self, key: u64) {
         let Some(peer) = self.peers.remove(&key) else { return };
         let _ = epoll::delete(&self.epoll, &peer.connection);
+        self.stops.remove(key);
         if let Some(pid) = peer.task
             && let Some(task) = self.tasks.get_mut(&pid)
         {
@@ -486,6 +497,9 @@ impl Server {
                 }
             },
             Request::Signal(signal, value) => {
+                if signal == libc::SIGCONT {
+                    self.stops.stub_continued(key);
+                }
                 if let Some(pid) = self.peers.get(&key).and_then(|peer| peer.task) {
                     self.signal(pid, signal, value);
                 }
@@ -562,6 +576,7 @@ impl Server {
         }
         if let Some(peer) = self.peers.get_mut(&key) {
             (peer.task, peer.spares) = (Some(pid), start.outlives_stub);
+            self.stops.add(key, peer.pid, pid);
         }
         // SAFETY: getpgid reads no memory.
         let group = unsafe { libc::getpgid(pid as i32) };
