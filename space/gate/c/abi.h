@@ -8,7 +8,7 @@
 #define NAGAYA_GATE_ABI_H
 
 #define GATE_MAGIC 0x65746167 /* "gate" */
-#define GATE_ABI 5
+#define GATE_ABI 6
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
 #define PAGE 4096ul
 #define HUGE_PAGE (2ul << 20)
@@ -149,6 +149,13 @@ struct shm {
 	u64 address, size;
 };
 #define SHMS_MAX 64
+#define SHM_PAGE_MAX 255
+/* Further ones, in pages of the mmap area. */
+struct shm_page {
+	struct shm_page *next;
+	u64 unused;
+	struct shm shms[SHM_PAGE_MAX];
+};
 #define THREADS_REMEMBERED 64
 
 /* The place of each thread's restartable sequences; length 0: there are none. */
@@ -198,6 +205,7 @@ struct task {
 	u64 masks_fault[2]; /* bit n-1: the handler of signal n wants SIGSEGV, SIGBUS masked */
 	struct start start;
 	struct shm shms[SHMS_MAX];
+	struct shm_page *more_shms;
 	u32 exe_length;
 	u32 unused;
 	char exe[EXE_MAX];

@@ -92,5 +92,5 @@ const u32 gate_offsets[] = {
 	AT(space, published), AT(space, machine), AT(space, pool), sizeof(struct ask), AT(ask, address), sizeof(struct region),
 	AT(region, address), AT(task, id), AT(task, returns), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, memory), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
-	AT(task, start), AT(task, shms), AT(task, exe_length), AT(task, exe),
+	AT(task, start), AT(task, shms), AT(task, more_shms), AT(task, exe_length), AT(task, exe),
 };

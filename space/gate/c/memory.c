@@ -436,18 +436,71 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	return answer(r, at); /* a moved mapping keeps its marks */
 }
 
-static void remember_shm(struct task *t, u64 address, u64 size)
+static int put_shm(struct shm *shms, int count, u64 address, u64 size)
 {
-	for (int i = 0; i < SHMS_MAX; i++) {
+	for (int i = 0; i < count; i++) {
 		u64 none = 0;
-		if (__atomic_compare_exchange_n(&t->shms[i].address, &none, 1, 0, __ATOMIC_ACQ_REL,
+		if (__atomic_compare_exchange_n(&shms[i].address, &none, 1, 0, __ATOMIC_ACQ_REL,
 		                                __ATOMIC_RELAXED)) {
-			t->shms[i].size = size;
-			__atomic_store_n(&t->shms[i].address, address, __ATOMIC_RELEASE);
-			return;
+			shms[i].size = size;
+			__atomic_store_n(&shms[i].address, address, __ATOMIC_RELEASE);
+			return 1;
 		}
 	}
-	/* A full table costs address space at shmdt, nothing else. */
+	return 0;
+}
+
+/* Adds a page to the table of attachments. Returns 0 if there is no memory for it. */
+static struct shm_page *add_shm_page(struct task *t)
+{
+	u64 at;
+	long mapped;
+	do {
+		if (!(at = claim(t, PAGE, PAGE)))
+			return 0;
+		mapped = raw6(SYS_mmap, at, PAGE, PROT_READ | PROT_WRITE,
+		              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	} while (mapped == -EEXIST);
+	if (is_error(mapped)) {
+		release(t, at, PAGE);
+		return 0;
+	}
+	keep_from_forks(t, at, PAGE);
+	struct shm_page *page = (struct shm_page *)at;
+	struct shm_page *next = __atomic_load_n(&t->more_shms, __ATOMIC_ACQUIRE);
+	do
+		page->next = next;
+	while (!__atomic_compare_exchange_n(&t->more_shms, &next, page, 0, __ATOMIC_ACQ_REL,
+	                                    __ATOMIC_ACQUIRE));
+	return page;
+}
+
+static void remember_shm(struct task *t, u64 address, u64 size)
+{
+	if (put_shm(t->shms, SHMS_MAX, address, size))
+		return;
+	struct shm_page *page = __atomic_load_n(&t->more_shms, __ATOMIC_ACQUIRE);
+	for (; page; page = page->next)
+		if (put_shm(page->shms, SHM_PAGE_MAX, address, size))
+			return;
+	/* Without memory for a page, shmdt costs the address space. */
+	if ((page = add_shm_page(t)))
+		put_shm(page->shms, SHM_PAGE_MAX, address, size);
+}
+
+/* Releases an attachment that the kernel has removed. Returns true if it was found. */
+static int forget_shm(struct task *t, struct shm *shms, int count, u64 address)
+{
+	for (int i = 0; i < count; i++) {
+		u64 known = address, size = shms[i].size;
+		if (__atomic_load_n(&shms[i].address, __ATOMIC_ACQUIRE) == address &&
+		    __atomic_compare_exchange_n(&shms[i].address, &known, 0, 0, __ATOMIC_ACQ_REL,
+		                                __ATOMIC_RELAXED)) {
+			release(t, address, size);
+			return 1;
+		}
+	}
+	return 0;
 }
 
 enum verdict gate_shmat(struct task *t, struct regs *r)
@@ -482,12 +535,9 @@ enum verdict gate_shmat(struct task *t, struct regs *r)
 enum verdict gate_shmdt(struct task *t, struct regs *r)
 {
 	long result = raw1(SYS_shmdt, r->a1);
-	for (int i = 0; !result && i < SHMS_MAX; i++) {
-		if (__atomic_load_n(&t->shms[i].address, __ATOMIC_ACQUIRE) == r->a1) {
-			release(t, r->a1, t->shms[i].size);
-			__atomic_store_n(&t->shms[i].address, 0, __ATOMIC_RELEASE);
-			break;
-		}
-	}
+	struct shm_page *page = __atomic_load_n(&t->more_shms, __ATOMIC_ACQUIRE);
+	int found = result || forget_shm(t, t->shms, SHMS_MAX, r->a1);
+	for (; !found && page; page = page->next)
+		found = forget_shm(t, page->shms, SHM_PAGE_MAX, r->a1);
 	return answer(r, result);
 }

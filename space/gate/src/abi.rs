@@ -353,6 +353,7 @@ pub struct Task {
     /// The start of the program.
     pub start: Start,
     shms: [[u64; 2]; 64],
+    more_shms: u64,
     /// Bytes of `exe` without its terminating zero.
     pub exe_length: u32,
     unused: u32,
@@ -405,6 +406,7 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Task, copies),
         offset_of!(Task, start),
         offset_of!(Task, shms),
+        offset_of!(Task, more_shms),
         offset_of!(Task, exe_length),
         offset_of!(Task, exe),
     ]
