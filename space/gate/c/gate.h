@@ -17,6 +17,12 @@ struct regs {
  * system call with the current registers. */
 enum verdict { DONE, PASS };
 
+static inline enum verdict answer(struct regs *r, long result)
+{
+	r->nr = result;
+	return DONE;
+}
+
 static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 {
 	long result;
@@ -139,6 +145,7 @@ int any_pages(const u64 *bits, u64 page, u64 end);
 int all_pages(const u64 *bits, u64 page, u64 end);
 int is_taken(struct task *t, u64 address, u64 size);
 u64 claim(struct task *t, u64 size, u64 align);
+int is_foreign(struct task *t, u64 address, u64 size);
 u64 claim_near(struct task *t, u64 address, u64 size);
 void release(struct task *t, u64 address, u64 size);
 enum verdict gate_brk(struct task *t, struct regs *r);
@@ -207,6 +214,7 @@ enum verdict gate_rseq(struct task *t, struct regs *r);
 /* region.c */
 long region_map(struct task *t, const struct regs *r);
 int region_unmap(struct task *t, u64 address, u64 size);
+int is_region(struct task *t, u64 address, u64 size);
 
 /* loops.S: each returns the bytes that it could not copy. */
 u64 copy_string(void *to, const void *from, u64 size);

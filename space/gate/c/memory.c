@@ -222,10 +222,15 @@ static int is_own(struct task *t, u64 address, u64 size)
 	       address <= t->segment_end - size;
 }
 
-static enum verdict answer(struct regs *r, long result)
+/* Returns true if the program must not change the mappings of this range: the control area,
+ * memory of other tasks, and Nagaya's part of its own segment. */
+int is_foreign(struct task *t, u64 address, u64 size)
 {
-	r->nr = result;
-	return DONE;
+	u64 end = space.base + space.segment_size * space.tasks_max;
+	if (t->detached || address >= end || size > ~address || address + size <= space.window)
+		return 0;
+	int is_export = address >= t->segment && address + size <= align_down((u64)t, PAGE);
+	return !is_own(t, address, size) && !is_export && !is_region(t, address, size);
 }
 
 enum verdict gate_brk(struct task *t, struct regs *r)

@@ -292,6 +292,11 @@ long region_map(struct task *t, const struct regs *r)
 	(void)t, (void)r;
 	return 0;
 }
+int is_region(struct task *t, u64 address, u64 size)
+{
+	(void)t, (void)address, (void)size;
+	return 0;
+}
 int region_unmap(struct task *t, u64 address, u64 size)
 {
 	(void)t, (void)address, (void)size;
