@@ -10,11 +10,12 @@ const u64 handled[8] = {
 	/* 64..127 */
 	BIT(SYS_shmdt) | BIT(SYS_readlink),
 	/* 128..191 */
-	BIT(SYS_mlockall),
+	BIT(SYS_mlockall) | BIT(SYS_setrlimit),
 	/* 192..255 */
 	BIT(SYS_tgkill),
 	/* 256..319 */
-	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp),
+	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp) |
+		BIT(SYS_prlimit64),
 	/* 320..383 */
 	BIT(SYS_execveat) | BIT(SYS_pkey_mprotect) | BIT(SYS_statx) | BIT(SYS_rseq),
 	/* 384..447 */
@@ -54,6 +55,8 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 		let_go_mappings(t, mask);
 		return verdict;
 	}
+	case SYS_setrlimit:
+	case SYS_prlimit64: return gate_setrlimit(t, r);
 	case SYS_rseq: return gate_rseq(t, r);
 	case SYS_process_vm_readv:
 	case SYS_process_vm_writev: return gate_process_vm(t, r);

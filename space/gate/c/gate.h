@@ -72,6 +72,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_mlock 149
 #define SYS_mlockall 151
 #define SYS_arch_prctl 158
+#define SYS_setrlimit 160
 #define SYS_gettid 186
 #define SYS_tkill 200
 #define SYS_futex 202
@@ -82,6 +83,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_newfstatat 262
 #define SYS_readlinkat 267
 #define SYS_rt_tgsigqueueinfo 297
+#define SYS_prlimit64 302
 #define SYS_process_vm_readv 310
 #define SYS_process_vm_writev 311
 #define SYS_kcmp 312
@@ -145,6 +147,7 @@ int any_pages(const u64 *bits, u64 page, u64 end);
 int all_pages(const u64 *bits, u64 page, u64 end);
 int is_taken(struct task *t, u64 address, u64 size);
 u64 claim(struct task *t, u64 size, u64 align);
+int take(struct task *t, u64 address, u64 size);
 int is_foreign(struct task *t, u64 address, u64 size);
 u64 claim_near(struct task *t, u64 address, u64 size);
 void release(struct task *t, u64 address, u64 size);
@@ -154,6 +157,10 @@ enum verdict gate_munmap(struct task *t, struct regs *r);
 enum verdict gate_mremap(struct task *t, struct regs *r);
 enum verdict gate_shmat(struct task *t, struct regs *r);
 enum verdict gate_shmdt(struct task *t, struct regs *r);
+
+/* stack.c */
+#define STACK_SHARE 8 /* a stack takes at most this part of its segment; layout/src/lib.rs */
+enum verdict gate_setrlimit(struct task *t, struct regs *r);
 
 /* shared.c */
 int is_memory(struct task *t, u64 address, u64 size);

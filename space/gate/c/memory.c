@@ -207,7 +207,8 @@ static int is_in_area(struct task *t, u64 address, u64 size)
 	       size <= t->mmap_end - t->mmap_start && address <= t->mmap_end - size;
 }
 
-static int take_exact(struct task *t, u64 address, u64 size)
+/* Takes exactly these pages. Returns true on success. */
+int take(struct task *t, u64 address, u64 size)
 {
 	if (!is_in_area(t, address, size))
 		return 0;
@@ -274,7 +275,7 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 		}
 		/* A taken page without a mapping waits to be returned, or was just claimed by
 		 * another thread, which would lose it if it were unmapped here. */
-		int taken = has_shared(t) && take_exact(t, hint, size);
+		int taken = has_shared(t) && take(t, hint, size);
 		if (has_shared(t) && !taken && !(flags & MAP_FIXED) && is_in_area(t, hint, size))
 			return answer(r, -EEXIST);
 		at = raw6(SYS_mmap, hint, r->a2, r->a3, flags, r->a5, r->a6);
@@ -299,7 +300,7 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 			size = align_up(size, align);
 		}
 		u64 want = 0;
-		if (hint && !(hint % align) && take_exact(t, hint, size))
+		if (hint && !(hint % align) && take(t, hint, size))
 			want = hint;
 		for (int tries = 0;; tries++) {
 			if (!want && !(want = claim(t, size, align)))
@@ -391,7 +392,7 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	at = -ENOMEM;
 	if (old_size && !(flags & DONTUNMAP)) { /* grow in place, where the pages behind are free */
 		u64 tail = old + old_size, more = new_size - old_size;
-		int taken = take_exact(t, tail, more);
+		int taken = take(t, tail, more);
 		if (taken || tail < t->mmap_start) {
 			/* A pool is not longer where a block of it ends. */
 			int pooled = memory && space.pool.inode && is_published(old, old_size);
