@@ -183,7 +183,7 @@ struct task {
 	u32 forking;
 	u32 fork_copied; /* futex: the fork's child has its own memory, or cannot; private.c */
 	u32 returns_lock; /* TID of the thread that gives memory back; returns.c */
-	u32 no_use;
+	u32 no_madvise; /* a seccomp filter of the program forbids it; filter.c */
 	u64 returns[RETURNS_MAX]; /* what is to be given back; 0: nothing */
 	u64 thunk; /* enters the fault handler with this task; see patch.c */
 	u64 brk_start, brk, brk_limit;

@@ -10,12 +10,12 @@ const u64 handled[8] = {
 	/* 64..127 */
 	BIT(SYS_shmdt) | BIT(SYS_readlink),
 	/* 128..191 */
-	BIT(SYS_mlockall) | BIT(SYS_setrlimit),
+	BIT(SYS_mlockall) | BIT(SYS_prctl) | BIT(SYS_setrlimit),
 	/* 192..255 */
 	BIT(SYS_tgkill),
 	/* 256..319 */
 	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp) |
-		BIT(SYS_prlimit64),
+		BIT(SYS_prlimit64) | BIT(SYS_seccomp),
 	/* 320..383 */
 	BIT(SYS_execveat) | BIT(SYS_pkey_mprotect) | BIT(SYS_statx) | BIT(SYS_rseq),
 	/* 384..447 */
@@ -55,6 +55,8 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 		let_go_mappings(t, mask);
 		return verdict;
 	}
+	case SYS_prctl:
+	case SYS_seccomp: return gate_seccomp(t, r);
 	case SYS_setrlimit:
 	case SYS_prlimit64: return gate_setrlimit(t, r);
 	case SYS_rseq: return gate_rseq(t, r);
@@ -95,5 +97,5 @@ const u32 gate_offsets[] = {
 	AT(space, published), AT(space, machine), AT(space, pool), sizeof(struct ask), AT(ask, address), sizeof(struct region),
 	AT(region, address), AT(task, id), AT(task, returns), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, memory), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
-	AT(task, start), AT(task, shms), AT(task, more_shms), AT(task, exe_length), AT(task, exe),
+	AT(task, start), AT(task, no_madvise), AT(task, shms), AT(task, more_shms), AT(task, exe_length), AT(task, exe),
 };

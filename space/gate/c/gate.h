@@ -71,6 +71,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_sysinfo 99
 #define SYS_mlock 149
 #define SYS_mlockall 151
+#define SYS_prctl 157
 #define SYS_arch_prctl 158
 #define SYS_setrlimit 160
 #define SYS_gettid 186
@@ -87,6 +88,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_process_vm_readv 310
 #define SYS_process_vm_writev 311
 #define SYS_kcmp 312
+#define SYS_seccomp 317
 #define SYS_memfd_create 319
 #define SYS_execveat 322
 #define SYS_pkey_mprotect 329
@@ -157,6 +159,9 @@ enum verdict gate_munmap(struct task *t, struct regs *r);
 enum verdict gate_mremap(struct task *t, struct regs *r);
 enum verdict gate_shmat(struct task *t, struct regs *r);
 enum verdict gate_shmdt(struct task *t, struct regs *r);
+
+/* filter.c */
+enum verdict gate_seccomp(struct task *t, struct regs *r);
 
 /* stack.c */
 #define STACK_SHARE 8 /* a stack takes at most this part of its segment; layout/src/lib.rs */
@@ -280,6 +285,7 @@ enum verdict gate_tgkill(struct task *t, struct regs *r);
 /* family.c */
 void detach(struct task *t);
 void keep_from_forks(struct task *t, u64 address, u64 size);
+void allow_forks(struct task *t);
 enum verdict gate_clone(struct task *t, struct regs *r);
 enum verdict gate_execve(struct task *t, struct regs *r);
 

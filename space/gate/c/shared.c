@@ -104,7 +104,8 @@ long map_memory(struct task *t, u64 address, u64 size, int prot)
 	if (is_error(at))
 		return at;
 	/* The alias is kept out of forks, as this must be, and out of core files. */
-	raw3(SYS_madvise, address, size, MADV_DODUMP);
+	if (!t || !t->no_madvise)
+		raw3(SYS_madvise, address, size, MADV_DODUMP);
 	long error = prot ? raw3(SYS_mprotect, address, size, prot) : 0;
 	if (error || !t)
 		return error;

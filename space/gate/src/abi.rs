@@ -301,7 +301,7 @@ pub struct Task {
     forking: AtomicU32,
     fork_copied: AtomicU32,
     returns_lock: AtomicU32,
-    no_use: u32,
+    no_madvise: AtomicU32,
     returns: [AtomicU64; 16],
     thunk: u64,
     /// Start of the heap.
@@ -405,6 +405,7 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Task, fault_actions),
         offset_of!(Task, copies),
         offset_of!(Task, start),
+        offset_of!(Task, no_madvise),
         offset_of!(Task, shms),
         offset_of!(Task, more_shms),
         offset_of!(Task, exe_length),

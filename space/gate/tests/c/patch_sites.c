@@ -43,6 +43,7 @@ void let_go_mappings(struct task *t, u64 mask)
 }
 
 UNUSED(gate_brk)
+UNUSED(gate_seccomp)
 UNUSED(gate_setrlimit)
 UNUSED(gate_mmap)
 UNUSED(gate_munmap)
