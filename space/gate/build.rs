@@ -10,6 +10,7 @@ const SOURCES: &[&str] = &[
     "c/memory.c",
     "c/shared.c",
     "c/returns.c",
+    "c/outside.c",
     "c/filter.c",
     "c/stack.c",
     "c/lock.c",

@@ -73,6 +73,21 @@ enum ask_what {
 	ASK_BRING,   /* the memory's file is to hold what it holds */
 	ASK_WAKE,    /* of another machine's: who sleeps at this futex is to be woken */
 };
+/* An address range. */
+struct shm {
+	u64 address, size;
+};
+
+/* What a task has in the mm besides its segment, one for each ID. Written by the task, and read
+ * by the process that removes it at the task's end. See outside.c. */
+#define OUTSIDE_MAX 31
+struct outside {
+	u32 uses_aio; /* 1: rings of asynchronous I/O may lie in the segment */
+	u32 unused;
+	u64 reserved;
+	struct shm mappings[OUTSIDE_MAX]; /* address 0: free */
+};
+
 /* As /proc/PID/maps names a file. */
 struct file_identity {
 	u64 device; /* major << 32 | minor */
@@ -137,6 +152,7 @@ struct space {
 	u32 machine;        /* the number that others know this machine's domain by */
 	u32 unused;
 	struct file_identity pool; /* what published blocks lie in; inode 0: the memory */
+	struct outside *outsides;
 };
 
 /* The kernel's struct sigaction. */
@@ -144,13 +160,9 @@ struct ksigaction {
 	u64 handler, flags, restorer, mask;
 };
 
-/* An attached System V segment. */
-struct shm {
-	u64 address, size;
-};
+/* Attached System V segments: a table in the task's block, then pages of the mmap area. */
 #define SHMS_MAX 64
 #define SHM_PAGE_MAX 255
-/* Further ones, in pages of the mmap area. */
 struct shm_page {
 	struct shm_page *next;
 	u64 unused;

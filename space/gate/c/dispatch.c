@@ -12,7 +12,7 @@ const u64 handled[8] = {
 	/* 128..191 */
 	BIT(SYS_mlockall) | BIT(SYS_prctl) | BIT(SYS_setrlimit),
 	/* 192..255 */
-	BIT(SYS_tgkill),
+	BIT(SYS_tgkill) | BIT(SYS_io_setup) | BIT(SYS_io_destroy),
 	/* 256..319 */
 	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp) |
 		BIT(SYS_prlimit64) | BIT(SYS_seccomp),
@@ -34,6 +34,8 @@ static enum verdict change_mappings(struct task *t, struct regs *r)
 	case SYS_madvise: return gate_madvise(t, r);
 	case SYS_shmat: return gate_shmat(t, r);
 	case SYS_shmdt: return gate_shmdt(t, r);
+	case SYS_io_setup: return gate_io_setup(t, r);
+	case SYS_io_destroy: return gate_io_destroy(t, r);
 	}
 	return gate_mprotect(t, r);
 }
@@ -49,7 +51,9 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 	case SYS_mremap:
 	case SYS_madvise:
 	case SYS_shmat:
-	case SYS_shmdt: {
+	case SYS_shmdt:
+	case SYS_io_setup:
+	case SYS_io_destroy: {
 		u64 mask = hold_mappings(t);
 		enum verdict verdict = change_mappings(t, r);
 		let_go_mappings(t, mask);
@@ -94,7 +98,8 @@ const u32 gate_offsets[] = {
 	AT(image, unreached), AT(space, base), AT(space, tasks_max), AT(space, event),
 	AT(space, slots), AT(space, sites), AT(space, regions), AT(space, copy), AT(space, copy.features), COPY_FEATURES_AT,
 	AT(space, tasks_expected), AT(space, alias), AT(space, memory_fd), AT(space, memory_ino),
-	AT(space, published), AT(space, machine), AT(space, pool), sizeof(struct ask), AT(ask, address), sizeof(struct region),
+	AT(space, published), AT(space, machine), AT(space, pool), AT(space, outsides),
+	sizeof(struct outside), AT(outside, mappings), sizeof(struct ask), AT(ask, address), sizeof(struct region),
 	AT(region, address), AT(task, id), AT(task, returns), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, memory), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
 	AT(task, start), AT(task, no_madvise), AT(task, shms), AT(task, more_shms), AT(task, exe_length), AT(task, exe),

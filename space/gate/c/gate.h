@@ -77,6 +77,8 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_gettid 186
 #define SYS_tkill 200
 #define SYS_futex 202
+#define SYS_io_setup 206
+#define SYS_io_destroy 207
 #define SYS_exit_group 231
 #define SYS_tgkill 234
 #define SYS_waitid 247
@@ -159,6 +161,12 @@ enum verdict gate_munmap(struct task *t, struct regs *r);
 enum verdict gate_mremap(struct task *t, struct regs *r);
 enum verdict gate_shmat(struct task *t, struct regs *r);
 enum verdict gate_shmdt(struct task *t, struct regs *r);
+
+/* outside.c */
+long map_outside(struct task *t, const struct regs *r);
+long forget_outside(struct task *t, u64 address, u64 size);
+enum verdict gate_io_setup(struct task *t, struct regs *r);
+enum verdict gate_io_destroy(struct task *t, struct regs *r);
 
 /* filter.c */
 enum verdict gate_seccomp(struct task *t, struct regs *r);

@@ -314,6 +314,9 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 				release(t, want, size);
 			break;
 		}
+		/* A file that lets only the kernel choose the address, or the program's error. */
+		if (at == -EINVAL && !hint && !(flags & MAP_ANONYMOUS) && !(r->a3 & PROT_EXEC))
+			return answer(r, map_outside(t, r));
 	}
 	if (!is_error(at)) {
 		long error = 0;
@@ -343,6 +346,9 @@ enum verdict gate_munmap(struct task *t, struct regs *r)
 			return answer(r, 0);
 		if (r->a1 + size > space.window && r->a1 < end)
 			return answer(r, -EINVAL); /* somebody else's, or ours */
+		long error = r->a1 % PAGE || !size ? -EINVAL : forget_outside(t, r->a1, size);
+		if (error)
+			return answer(r, error);
 	}
 	long result = raw3(SYS_munmap, r->a1, r->a2, 0);
 	if (!result)

@@ -202,6 +202,8 @@ pub struct Space {
     unused: u32,
     /// The pool that contains published blocks, if machines share memory; otherwise zeros.
     pub pool: Pool,
+    /// `tasks_max` entries.
+    pub outsides: *mut Outside,
 }
 
 /// A file or device, as /proc/PID/maps names it.
@@ -255,6 +257,31 @@ pub mod ask {
     pub const BRING: u32 = 2;
     /// Wake the waiters of a futex in another machine's memory.
     pub const WAKE: u32 = 3;
+}
+
+/// Mappings outside its segment that a task can have at a time.
+pub const OUTSIDE_MAX: usize = 31;
+
+/// What a task has in the mm besides its segment (`c/outside.c`).
+#[repr(C)]
+#[derive(Debug)]
+pub struct Outside {
+    /// 1: rings of asynchronous I/O may lie in the segment.
+    pub uses_aio: AtomicU32,
+    unused: u32,
+    reserved: u64,
+    /// Mappings at addresses that the kernel chose.
+    pub mappings: [MappedRange; OUTSIDE_MAX],
+}
+
+/// A mapping; at address 0 or 1 there is none.
+#[repr(C)]
+#[derive(Debug)]
+pub struct MappedRange {
+    /// The start address.
+    pub address: AtomicU64,
+    /// The size in bytes.
+    pub size: AtomicU64,
 }
 
 /// The kernel's `struct sigaction`.
@@ -391,6 +418,9 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, published),
         offset_of!(Space, machine),
         offset_of!(Space, pool),
+        offset_of!(Space, outsides),
+        size_of::<Outside>(),
+        offset_of!(Outside, mappings),
         size_of::<Ask>(),
         offset_of!(Ask, address),
         size_of::<Region>(),

@@ -11,6 +11,7 @@
 
 #include "../../c/lock.c"
 #include "../../c/memory.c"
+#include "../../c/outside.c"
 #include "../../c/returns.c"
 
 /* A segment of a size at which everything happens often. */
