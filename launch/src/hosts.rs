@@ -2,6 +2,8 @@
 
 use std::net::{ToSocketAddrs as _, UdpSocket};
 
+use crate::ssh::is_name;
+
 /// A host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
@@ -45,8 +47,7 @@ fn host(word: &str) -> Result<Host, String> {
     };
     let processors = processors.map(number).transpose()?;
     let name = name.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(name);
-    // ssh would take such a name for an option.
-    if name.is_empty() || name.starts_with('-') {
+    if !is_name(name) {
         return Err(format!("'{word}' is no host"));
     }
     Ok(Host { name: name.to_owned(), processors })
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!(list("a,me@b.c:4,::1,[fe::2]:2"), Ok(wanted));
         let text = "# all\na\n\nb slots=4 # big\n c:2\n";
         assert_eq!(file(text), Ok(named(&[("a", None), ("b", Some(4)), ("c", Some(2))])));
-        for bad in ["", "a,", "a:0", "a:x", ":3", "-oProxyCommand=x"] {
+        for bad in ["", "a,", "a:0", "a:x", ":3", "-oProxyCommand=x", "a;b"] {
             assert!(list(bad).is_err(), "{bad}");
         }
         assert!(file("a\nb slots=0").is_err_and(|why| why.starts_with("2: ")));

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use crate::error::Error;
 use crate::processors;
+use crate::ssh::is_name;
 
 /// All domains of a job, in the order of their tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,8 +113,7 @@ fn wanted(text: &str, tasks: u32) -> Result<Wanted, String> {
         None => (None, text),
         Some(far) => {
             let (host, place) = far.split_once('/').unwrap_or((far, "all"));
-            // ssh would take such a name for an option.
-            if host.is_empty() || host.starts_with('-') {
+            if !is_name(host) {
                 return Err(format!("{text}: no host (such as @b, or @b/0-3)"));
             }
             (Some(host.to_owned()), place)
@@ -349,7 +349,7 @@ mod tests {
         for text in ["@b:1,0:1", "0:1,@b:1,1:1", "0:1,@b:1,@b/0:1"] {
             assert!(machines(text).is_err(), "{text}");
         }
-        for text in ["@:1", "@-oProxyCommand=x:1", "@b/fast:1"] {
+        for text in ["@:1", "@-oProxyCommand=x:1", "@b;c:1", "@b/fast:1"] {
             assert!(text.parse::<Domains>().is_err(), "{text}");
         }
     }

@@ -27,8 +27,8 @@ pub struct Remote {
 /// started.
 ///
 /// # Errors
-/// One line if ssh cannot be executed. If ssh does not reach the host, its standard error and its
-/// exit status report that.
+/// One line if ssh cannot be executed, or if `host` or `login` is no name ([`is_name`]). If ssh
+/// does not reach the host, its standard error and its exit status report that.
 pub fn start(
     variable: &str,
     login: Option<&str>,
@@ -36,6 +36,11 @@ pub fn start(
     script: &str,
     prepare: impl FnOnce(&mut Command),
 ) -> Result<Remote, String> {
+    for name in login.into_iter().chain([host]) {
+        if !is_name(name) {
+            return Err(format!("{name:?} is not the name of a host or login; nothing was run"));
+        }
+    }
     let mut command = command(variable, login, host, script);
     prepare(&mut command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -47,6 +52,20 @@ pub fn start(
         (Some(to), Some(from), Some(errors)) => Ok(Remote { child, to, from, errors }),
         _ => unreachable!("all three are piped"),
     }
+}
+
+/// Returns true if this may be the name or address of a host, or a login, in a command line. A name
+/// that begins with `-` would be an option of ssh, which can run any command here. The other
+/// excluded characters have a meaning for shells, through which programs in ssh's place may pass
+/// the name.
+pub fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_alphanumeric() || "-._:@%+[]".contains(c);
+    !text.is_empty() && !text.starts_with('-') && text.chars().all(allowed)
+}
+
+/// Returns true if a program is OpenSSH's ssh by its name, which takes `--`.
+fn is_ssh(program: &OsStr) -> bool {
+    Path::new(program).file_name() == Some(OsStr::new("ssh"))
 }
 
 /// Returns the command that [`start`] runs.
@@ -62,6 +81,10 @@ fn command(variable: &str, login: Option<&str>, host: &str, script: &str) -> Com
     };
     if let Some(login) = login {
         command.args(["-l", login]);
+    }
+    // Behind this, ssh takes no word for an option. Others may not know it: rsh, a user's script.
+    if is_ssh(command.get_program()) {
+        command.arg("--");
     }
     // The login shell there may be any shell, so it sees only `sh -c` and one quoted word.
     command.arg(host).arg(format!("sh -c {}", quoted(script)));
@@ -167,6 +190,27 @@ mod tests {
             "{why}"
         );
         assert!(named.contains("span --join"));
+    }
+
+    #[test]
+    fn no_name_of_a_host_is_an_option_of_ssh() {
+        let words = |command: &Command| {
+            let words = command.get_args().map(|it| it.to_string_lossy().into_owned());
+            words.collect::<Vec<_>>()
+        };
+        let ssh = words(&command("NO_SUCH_RSH", Some("me"), "there", "true"));
+        assert_eq!(ssh[ssh.len() - 5..], ["-l", "me", "--", "there", "sh -c 'true'"]);
+        assert!(is_ssh(OsStr::new("/usr/bin/ssh")) && !is_ssh(OsStr::new("rsh")));
+        for bad in ["", "-oProxyCommand=touch /tmp/x", "a b", "a;b", "$(b)", "a\nb", "`b`"] {
+            assert!(!is_name(bad), "{bad}");
+            let refused = |login, host| start("NO_SUCH_RSH", login, host, "true", |_| {});
+            assert!(refused(None, bad).is_err_and(|why| why.contains("not the name")), "{bad}");
+            assert!(refused(Some(bad), "there").is_err(), "{bad}");
+        }
+        for good in ["a", "me@b.example", "fe80::1%eth0", "10.0.0.1", "node_1", "[::1]", "häuschen"]
+        {
+            assert!(is_name(good), "{good}");
+        }
     }
 
     #[test]

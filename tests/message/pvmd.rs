@@ -150,6 +150,9 @@ fn a_bad_host_file_is_refused_with_the_line_and_what_is_wrong() {
         let wanted = [":2:", &format!("so={how}"), "key", "PVM_RSH"];
         daemon(&work).arg(file).run().refused(125, &wanted);
     }
+    // ssh would run this command here.
+    let file = work.write("options", "this\n& that ip=-oProxyCommand=true\n");
+    daemon(&work).arg(file).run().refused(125, &[":2:", "ip=-oProxyCommand=true"]);
     daemon(&work).arg("/no/such/file").run().refused(125, &["/no/such/file", "No such file"]);
     let wrong = daemon(&work).env("PVM_VMID", "a/b").run();
     wrong.refused(125, &["PVM_VMID", "a/b"]);

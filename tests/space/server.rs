@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nagaya_tests::{
     Cmd, Running, Task, WorkDir, exec, is_alive, job, nagaya, proc_status, program, ps,
@@ -172,6 +172,41 @@ fn a_stopped_stub_stops_and_continues_its_task() {
     });
     running.signal(Signal::CONT);
     running.wait_for_word("continued");
+}
+
+/// Stops and continues a stub twice, by a signal that it cannot catch.
+fn stops_and_continues(send: impl Fn(&Running, Signal)) {
+    let job = job();
+    let mut running = exec(&job, "bash")
+        .args(["-c", "trap 'echo continued' CONT; echo up; while :; do sleep 0.05; done"])
+        .spawn();
+    running.wait_for_word("up");
+    let (task, stub) = (tasks_of(&job)[0].pid, running.pid());
+    let is_stopped = |pid| proc_status(pid, "State").is_some_and(|state| state.starts_with('T'));
+    for _ in 0..2 {
+        send(&running, Signal::STOP);
+        wait_until("the task is stopped", SOON, || is_stopped(task) && is_stopped(stub));
+        send(&running, Signal::CONT);
+        wait_until("both run again", SOON, || !is_stopped(task) && !is_stopped(stub));
+        // The server's report of that stop, which waits for the stub, must not stop it again.
+        let until = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < until {
+            assert!(!is_stopped(stub), "the stub has stopped again");
+            assert!(!is_stopped(task), "the task has stopped again");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    running.wait_for_word("continued");
+}
+
+#[test]
+fn a_stub_stopped_by_a_signal_that_it_cannot_catch_stops_its_task() {
+    stops_and_continues(Running::signal);
+}
+
+#[test]
+fn a_process_group_that_is_stopped_and_continued_runs_on() {
+    stops_and_continues(Running::signal_group);
 }
 
 #[test]

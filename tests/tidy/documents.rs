@@ -9,6 +9,7 @@ const DOCUMENTS: &[&str] = &[
     "ARCHITECTURE.md",
     "README.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "docs/coherence.md",
     "docs/house.md",
     "docs/memory.md",

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nagaya_gate::abi::{Slot, Space};
+use nagaya_gate::abi::{Outside, Slot, Space};
 use nagaya_layout::{PIDS_MAX, SpaceLayout};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -102,6 +102,13 @@ impl Control {
         assert!(id < self.tasks_max());
         // SAFETY: the table has `tasks_max` entries, all atomics.
         unsafe { &*self.space().slots.add(id as usize) }
+    }
+
+    /// What the task has in the mm besides its segment.
+    pub fn outside(&self, id: u32) -> &Outside {
+        assert!(id < self.tasks_max());
+        // SAFETY: the table has `tasks_max` entries, all atomics.
+        unsafe { &*self.space().outsides.add(id as usize) }
     }
 
     /// Entry of a PID in the table by which the gate finds tasks: ID + 1, or 0.

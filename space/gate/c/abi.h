@@ -8,7 +8,7 @@
 #define NAGAYA_GATE_ABI_H
 
 #define GATE_MAGIC 0x65746167 /* "gate" */
-#define GATE_ABI 5
+#define GATE_ABI 6
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
 #define PAGE 4096ul
 #define HUGE_PAGE (2ul << 20)
@@ -73,6 +73,21 @@ enum ask_what {
 	ASK_BRING,   /* the memory's file is to hold what it holds */
 	ASK_WAKE,    /* of another machine's: who sleeps at this futex is to be woken */
 };
+/* An address range. */
+struct shm {
+	u64 address, size;
+};
+
+/* What a task has in the mm besides its segment, one for each ID. Written by the task, and read
+ * by the process that removes it at the task's end. See outside.c. */
+#define OUTSIDE_MAX 31
+struct outside {
+	u32 uses_aio; /* 1: rings of asynchronous I/O may lie in the segment */
+	u32 unused;
+	u64 reserved;
+	struct shm mappings[OUTSIDE_MAX]; /* address 0: free */
+};
+
 /* As /proc/PID/maps names a file. */
 struct file_identity {
 	u64 device; /* major << 32 | minor */
@@ -137,6 +152,7 @@ struct space {
 	u32 machine;        /* the number that others know this machine's domain by */
 	u32 unused;
 	struct file_identity pool; /* what published blocks lie in; inode 0: the memory */
+	struct outside *outsides;
 };
 
 /* The kernel's struct sigaction. */
@@ -144,11 +160,14 @@ struct ksigaction {
 	u64 handler, flags, restorer, mask;
 };
 
-/* An attached System V segment. */
-struct shm {
-	u64 address, size;
-};
+/* Attached System V segments: a table in the task's block, then pages of the mmap area. */
 #define SHMS_MAX 64
+#define SHM_PAGE_MAX 255
+struct shm_page {
+	struct shm_page *next;
+	u64 unused;
+	struct shm shms[SHM_PAGE_MAX];
+};
 #define THREADS_REMEMBERED 64
 
 /* The place of each thread's restartable sequences; length 0: there are none. */
@@ -176,7 +195,7 @@ struct task {
 	u32 forking;
 	u32 fork_copied; /* futex: the fork's child has its own memory, or cannot; private.c */
 	u32 returns_lock; /* TID of the thread that gives memory back; returns.c */
-	u32 no_use;
+	u32 no_madvise; /* a seccomp filter of the program forbids it; filter.c */
 	u64 returns[RETURNS_MAX]; /* what is to be given back; 0: nothing */
 	u64 thunk; /* enters the fault handler with this task; see patch.c */
 	u64 brk_start, brk, brk_limit;
@@ -198,6 +217,7 @@ struct task {
 	u64 masks_fault[2]; /* bit n-1: the handler of signal n wants SIGSEGV, SIGBUS masked */
 	struct start start;
 	struct shm shms[SHMS_MAX];
+	struct shm_page *more_shms;
 	u32 exe_length;
 	u32 unused;
 	char exe[EXE_MAX];

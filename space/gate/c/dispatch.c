@@ -10,11 +10,12 @@ const u64 handled[8] = {
 	/* 64..127 */
 	BIT(SYS_shmdt) | BIT(SYS_readlink),
 	/* 128..191 */
-	BIT(SYS_mlockall),
+	BIT(SYS_mlockall) | BIT(SYS_prctl) | BIT(SYS_setrlimit),
 	/* 192..255 */
-	BIT(SYS_tgkill),
+	BIT(SYS_tgkill) | BIT(SYS_io_setup) | BIT(SYS_io_destroy),
 	/* 256..319 */
-	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp),
+	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp) |
+		BIT(SYS_prlimit64) | BIT(SYS_seccomp),
 	/* 320..383 */
 	BIT(SYS_execveat) | BIT(SYS_pkey_mprotect) | BIT(SYS_statx) | BIT(SYS_rseq),
 	/* 384..447 */
@@ -33,6 +34,8 @@ static enum verdict change_mappings(struct task *t, struct regs *r)
 	case SYS_madvise: return gate_madvise(t, r);
 	case SYS_shmat: return gate_shmat(t, r);
 	case SYS_shmdt: return gate_shmdt(t, r);
+	case SYS_io_setup: return gate_io_setup(t, r);
+	case SYS_io_destroy: return gate_io_destroy(t, r);
 	}
 	return gate_mprotect(t, r);
 }
@@ -48,12 +51,18 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 	case SYS_mremap:
 	case SYS_madvise:
 	case SYS_shmat:
-	case SYS_shmdt: {
+	case SYS_shmdt:
+	case SYS_io_setup:
+	case SYS_io_destroy: {
 		u64 mask = hold_mappings(t);
 		enum verdict verdict = change_mappings(t, r);
 		let_go_mappings(t, mask);
 		return verdict;
 	}
+	case SYS_prctl:
+	case SYS_seccomp: return gate_seccomp(t, r);
+	case SYS_setrlimit:
+	case SYS_prlimit64: return gate_setrlimit(t, r);
 	case SYS_rseq: return gate_rseq(t, r);
 	case SYS_process_vm_readv:
 	case SYS_process_vm_writev: return gate_process_vm(t, r);
@@ -89,8 +98,9 @@ const u32 gate_offsets[] = {
 	AT(image, unreached), AT(space, base), AT(space, tasks_max), AT(space, event),
 	AT(space, slots), AT(space, sites), AT(space, regions), AT(space, copy), AT(space, copy.features), COPY_FEATURES_AT,
 	AT(space, tasks_expected), AT(space, alias), AT(space, memory_fd), AT(space, memory_ino),
-	AT(space, published), AT(space, machine), AT(space, pool), sizeof(struct ask), AT(ask, address), sizeof(struct region),
+	AT(space, published), AT(space, machine), AT(space, pool), AT(space, outsides),
+	sizeof(struct outside), AT(outside, mappings), sizeof(struct ask), AT(ask, address), sizeof(struct region),
 	AT(region, address), AT(task, id), AT(task, returns), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, memory), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
-	AT(task, start), AT(task, shms), AT(task, exe_length), AT(task, exe),
+	AT(task, start), AT(task, no_madvise), AT(task, shms), AT(task, more_shms), AT(task, exe_length), AT(task, exe),
 };

@@ -15,7 +15,7 @@
  * a fork of ours is under way the forking thread does it, at its end. */
 void keep_from_forks(struct task *t, u64 address, u64 size)
 {
-	if (!t->detached && !__atomic_load_n(&t->forking, __ATOMIC_ACQUIRE))
+	if (!t->detached && !t->no_madvise && !__atomic_load_n(&t->forking, __ATOMIC_ACQUIRE))
 		raw3(SYS_madvise, address, size, MADV_DONTFORK);
 }
 
@@ -28,6 +28,12 @@ static void allow_fork(u64 from, u64 to)
 	u64 middle = from + align_down((to - from) / 2, PAGE);
 	allow_fork(from, middle);
 	allow_fork(middle, to);
+}
+
+/* Lets every fork copy the task's segment, as in any process. */
+void allow_forks(struct task *t)
+{
+	allow_fork(t->segment, t->segment_end);
 }
 
 /* In the child of a fork, which is no task. */
@@ -63,7 +69,8 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 	u64 held = hold_mappings(t);
 	ask_agent(t, ASK_BRING, t->segment, t->segment_end - t->segment);
 	__atomic_store_n(&t->forking, 1, __ATOMIC_RELEASE);
-	allow_fork(t->segment, t->segment_end);
+	if (!t->no_madvise)
+		allow_forks(t);
 	int shared = has_shared(t);
 	if (stack && !shared) {
 		/* The child starts on another stack, without this frame, so the stub must make the
@@ -82,7 +89,8 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 	} else {
 		/* The flag comes first: its maker marks each later mapping. */
 		__atomic_store_n(&t->forking, 0, __ATOMIC_RELEASE);
-		raw3(SYS_madvise, t->segment, t->segment_end - t->segment, MADV_DONTFORK);
+		if (!t->no_madvise)
+			raw3(SYS_madvise, t->segment, t->segment_end - t->segment, MADV_DONTFORK);
 		let_go_mappings(t, held);
 		unlock(&t->fork_lock, mask);
 	}

@@ -100,7 +100,7 @@ enum verdict gate_sigaction(struct task *t, struct regs *r)
  * when the task has ended. */
 static void dump_only(struct task *t)
 {
-	if (t->detached)
+	if (t->detached || t->no_madvise)
 		return;
 	__atomic_store_n(&space.dump_marks, 1, __ATOMIC_SEQ_CST);
 	for (u32 id = 0; id < space.tasks_high; id++)

@@ -17,6 +17,12 @@ struct regs {
  * system call with the current registers. */
 enum verdict { DONE, PASS };
 
+static inline enum verdict answer(struct regs *r, long result)
+{
+	r->nr = result;
+	return DONE;
+}
+
 static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 {
 	long result;
@@ -65,10 +71,14 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_sysinfo 99
 #define SYS_mlock 149
 #define SYS_mlockall 151
+#define SYS_prctl 157
 #define SYS_arch_prctl 158
+#define SYS_setrlimit 160
 #define SYS_gettid 186
 #define SYS_tkill 200
 #define SYS_futex 202
+#define SYS_io_setup 206
+#define SYS_io_destroy 207
 #define SYS_exit_group 231
 #define SYS_tgkill 234
 #define SYS_waitid 247
@@ -76,9 +86,11 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_newfstatat 262
 #define SYS_readlinkat 267
 #define SYS_rt_tgsigqueueinfo 297
+#define SYS_prlimit64 302
 #define SYS_process_vm_readv 310
 #define SYS_process_vm_writev 311
 #define SYS_kcmp 312
+#define SYS_seccomp 317
 #define SYS_memfd_create 319
 #define SYS_execveat 322
 #define SYS_pkey_mprotect 329
@@ -139,6 +151,8 @@ int any_pages(const u64 *bits, u64 page, u64 end);
 int all_pages(const u64 *bits, u64 page, u64 end);
 int is_taken(struct task *t, u64 address, u64 size);
 u64 claim(struct task *t, u64 size, u64 align);
+int take(struct task *t, u64 address, u64 size);
+int is_foreign(struct task *t, u64 address, u64 size);
 u64 claim_near(struct task *t, u64 address, u64 size);
 void release(struct task *t, u64 address, u64 size);
 enum verdict gate_brk(struct task *t, struct regs *r);
@@ -147,6 +161,19 @@ enum verdict gate_munmap(struct task *t, struct regs *r);
 enum verdict gate_mremap(struct task *t, struct regs *r);
 enum verdict gate_shmat(struct task *t, struct regs *r);
 enum verdict gate_shmdt(struct task *t, struct regs *r);
+
+/* outside.c */
+long map_outside(struct task *t, const struct regs *r);
+long forget_outside(struct task *t, u64 address, u64 size);
+enum verdict gate_io_setup(struct task *t, struct regs *r);
+enum verdict gate_io_destroy(struct task *t, struct regs *r);
+
+/* filter.c */
+enum verdict gate_seccomp(struct task *t, struct regs *r);
+
+/* stack.c */
+#define STACK_SHARE 8 /* a stack takes at most this part of its segment; layout/src/lib.rs */
+enum verdict gate_setrlimit(struct task *t, struct regs *r);
 
 /* shared.c */
 int is_memory(struct task *t, u64 address, u64 size);
@@ -207,6 +234,7 @@ enum verdict gate_rseq(struct task *t, struct regs *r);
 /* region.c */
 long region_map(struct task *t, const struct regs *r);
 int region_unmap(struct task *t, u64 address, u64 size);
+int is_region(struct task *t, u64 address, u64 size);
 
 /* loops.S: each returns the bytes that it could not copy. */
 u64 copy_string(void *to, const void *from, u64 size);
@@ -265,6 +293,7 @@ enum verdict gate_tgkill(struct task *t, struct regs *r);
 /* family.c */
 void detach(struct task *t);
 void keep_from_forks(struct task *t, u64 address, u64 size);
+void allow_forks(struct task *t);
 enum verdict gate_clone(struct task *t, struct regs *r);
 enum verdict gate_execve(struct task *t, struct regs *r);
 

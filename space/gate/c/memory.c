@@ -207,7 +207,8 @@ static int is_in_area(struct task *t, u64 address, u64 size)
 	       size <= t->mmap_end - t->mmap_start && address <= t->mmap_end - size;
 }
 
-static int take_exact(struct task *t, u64 address, u64 size)
+/* Takes exactly these pages. Returns true on success. */
+int take(struct task *t, u64 address, u64 size)
 {
 	if (!is_in_area(t, address, size))
 		return 0;
@@ -222,10 +223,15 @@ static int is_own(struct task *t, u64 address, u64 size)
 	       address <= t->segment_end - size;
 }
 
-static enum verdict answer(struct regs *r, long result)
+/* Returns true if the program must not change the mappings of this range: the control area,
+ * memory of other tasks, and Nagaya's part of its own segment. */
+int is_foreign(struct task *t, u64 address, u64 size)
 {
-	r->nr = result;
-	return DONE;
+	u64 end = space.base + space.segment_size * space.tasks_max;
+	if (t->detached || address >= end || size > ~address || address + size <= space.window)
+		return 0;
+	int is_export = address >= t->segment && address + size <= align_down((u64)t, PAGE);
+	return !is_own(t, address, size) && !is_export && !is_region(t, address, size);
 }
 
 enum verdict gate_brk(struct task *t, struct regs *r)
@@ -269,7 +275,7 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 		}
 		/* A taken page without a mapping waits to be returned, or was just claimed by
 		 * another thread, which would lose it if it were unmapped here. */
-		int taken = has_shared(t) && take_exact(t, hint, size);
+		int taken = has_shared(t) && take(t, hint, size);
 		if (has_shared(t) && !taken && !(flags & MAP_FIXED) && is_in_area(t, hint, size))
 			return answer(r, -EEXIST);
 		at = raw6(SYS_mmap, hint, r->a2, r->a3, flags, r->a5, r->a6);
@@ -294,7 +300,7 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 			size = align_up(size, align);
 		}
 		u64 want = 0;
-		if (hint && !(hint % align) && take_exact(t, hint, size))
+		if (hint && !(hint % align) && take(t, hint, size))
 			want = hint;
 		for (int tries = 0;; tries++) {
 			if (!want && !(want = claim(t, size, align)))
@@ -308,6 +314,9 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 				release(t, want, size);
 			break;
 		}
+		/* A file that lets only the kernel choose the address, or the program's error. */
+		if (at == -EINVAL && !hint && !(flags & MAP_ANONYMOUS) && !(r->a3 & PROT_EXEC))
+			return answer(r, map_outside(t, r));
 	}
 	if (!is_error(at)) {
 		long error = 0;
@@ -337,6 +346,9 @@ enum verdict gate_munmap(struct task *t, struct regs *r)
 			return answer(r, 0);
 		if (r->a1 + size > space.window && r->a1 < end)
 			return answer(r, -EINVAL); /* somebody else's, or ours */
+		long error = r->a1 % PAGE || !size ? -EINVAL : forget_outside(t, r->a1, size);
+		if (error)
+			return answer(r, error);
 	}
 	long result = raw3(SYS_munmap, r->a1, r->a2, 0);
 	if (!result)
@@ -386,7 +398,7 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	at = -ENOMEM;
 	if (old_size && !(flags & DONTUNMAP)) { /* grow in place, where the pages behind are free */
 		u64 tail = old + old_size, more = new_size - old_size;
-		int taken = take_exact(t, tail, more);
+		int taken = take(t, tail, more);
 		if (taken || tail < t->mmap_start) {
 			/* A pool is not longer where a block of it ends. */
 			int pooled = memory && space.pool.inode && is_published(old, old_size);
@@ -436,18 +448,71 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	return answer(r, at); /* a moved mapping keeps its marks */
 }
 
-static void remember_shm(struct task *t, u64 address, u64 size)
+static int put_shm(struct shm *shms, int count, u64 address, u64 size)
 {
-	for (int i = 0; i < SHMS_MAX; i++) {
+	for (int i = 0; i < count; i++) {
 		u64 none = 0;
-		if (__atomic_compare_exchange_n(&t->shms[i].address, &none, 1, 0, __ATOMIC_ACQ_REL,
+		if (__atomic_compare_exchange_n(&shms[i].address, &none, 1, 0, __ATOMIC_ACQ_REL,
 		                                __ATOMIC_RELAXED)) {
-			t->shms[i].size = size;
-			__atomic_store_n(&t->shms[i].address, address, __ATOMIC_RELEASE);
-			return;
+			shms[i].size = size;
+			__atomic_store_n(&shms[i].address, address, __ATOMIC_RELEASE);
+			return 1;
 		}
 	}
-	/* A full table costs address space at shmdt, nothing else. */
+	return 0;
+}
+
+/* Adds a page to the table of attachments. Returns 0 if there is no memory for it. */
+static struct shm_page *add_shm_page(struct task *t)
+{
+	u64 at;
+	long mapped;
+	do {
+		if (!(at = claim(t, PAGE, PAGE)))
+			return 0;
+		mapped = raw6(SYS_mmap, at, PAGE, PROT_READ | PROT_WRITE,
+		              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	} while (mapped == -EEXIST);
+	if (is_error(mapped)) {
+		release(t, at, PAGE);
+		return 0;
+	}
+	keep_from_forks(t, at, PAGE);
+	struct shm_page *page = (struct shm_page *)at;
+	struct shm_page *next = __atomic_load_n(&t->more_shms, __ATOMIC_ACQUIRE);
+	do
+		page->next = next;
+	while (!__atomic_compare_exchange_n(&t->more_shms, &next, page, 0, __ATOMIC_ACQ_REL,
+	                                    __ATOMIC_ACQUIRE));
+	return page;
+}
+
+static void remember_shm(struct task *t, u64 address, u64 size)
+{
+	if (put_shm(t->shms, SHMS_MAX, address, size))
+		return;
+	struct shm_page *page = __atomic_load_n(&t->more_shms, __ATOMIC_ACQUIRE);
+	for (; page; page = page->next)
+		if (put_shm(page->shms, SHM_PAGE_MAX, address, size))
+			return;
+	/* Without memory for a page, shmdt costs the address space. */
+	if ((page = add_shm_page(t)))
+		put_shm(page->shms, SHM_PAGE_MAX, address, size);
+}
+
+/* Releases an attachment that the kernel has removed. Returns true if it was found. */
+static int forget_shm(struct task *t, struct shm *shms, int count, u64 address)
+{
+	for (int i = 0; i < count; i++) {
+		u64 known = address, size = shms[i].size;
+		if (__atomic_load_n(&shms[i].address, __ATOMIC_ACQUIRE) == address &&
+		    __atomic_compare_exchange_n(&shms[i].address, &known, 0, 0, __ATOMIC_ACQ_REL,
+		                                __ATOMIC_RELAXED)) {
+			release(t, address, size);
+			return 1;
+		}
+	}
+	return 0;
 }
 
 enum verdict gate_shmat(struct task *t, struct regs *r)
@@ -482,12 +547,9 @@ enum verdict gate_shmat(struct task *t, struct regs *r)
 enum verdict gate_shmdt(struct task *t, struct regs *r)
 {
 	long result = raw1(SYS_shmdt, r->a1);
-	for (int i = 0; !result && i < SHMS_MAX; i++) {
-		if (__atomic_load_n(&t->shms[i].address, __ATOMIC_ACQUIRE) == r->a1) {
-			release(t, r->a1, t->shms[i].size);
-			__atomic_store_n(&t->shms[i].address, 0, __ATOMIC_RELEASE);
-			break;
-		}
-	}
+	struct shm_page *page = __atomic_load_n(&t->more_shms, __ATOMIC_ACQUIRE);
+	int found = result || forget_shm(t, t->shms, SHMS_MAX, r->a1);
+	for (; !found && page; page = page->next)
+		found = forget_shm(t, page->shms, SHM_PAGE_MAX, r->a1);
 	return answer(r, result);
 }

@@ -377,7 +377,7 @@ long gate_patch(struct task *t, u8 *text, u64 length, int fd,
 	}
 	scan(text, length, sites, count, &unreached);
 	/* Pages that only the scan has read need not stay mapped. */
-	if (!(prot & PROT_WRITE))
+	if (!(prot & PROT_WRITE) && !t->no_madvise)
 		raw3(SYS_madvise, align_down((u64)text, PAGE), align_up(length, PAGE), 4 /* MADV_DONTNEED */);
 	if (!private && is_unchanged(fd, &f))
 		publish(&f, offset, length, sites, count, unreached);

@@ -175,6 +175,16 @@ long region_map(struct task *t, const struct regs *r)
 	return 0;
 }
 
+/* Returns true if the range touches a region that the task uses. */
+int is_region(struct task *t, u64 address, u64 size)
+{
+	u64 mine = __atomic_load_n(bits_of(t), __ATOMIC_ACQUIRE);
+	for (int n = 0; n < REGIONS_MAX; n++)
+		if (mine >> n & 1 && overlaps(t, &space.regions[n], address, size))
+			return 1;
+	return 0;
+}
+
 /* Returns true if the range touches regions that the task uses. Leaves regions inside the
  * range; a partly covered region stays mapped. */
 int region_unmap(struct task *t, u64 address, u64 size)

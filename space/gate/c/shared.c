@@ -77,6 +77,8 @@ void grow_memory(struct task *t, u64 end, u64 more)
 enum verdict gate_mprotect(struct task *t, struct regs *r)
 {
 	u64 address = r->a1, size = align_up(r->a2, PAGE);
+	if (is_foreign(t, address, size))
+		return answer(r, -EACCES);
 	if (!has_shared(t) || address % PAGE || !size || address < t->own_start ||
 	    size > t->segment_end - t->own_start || address > t->segment_end - size)
 		return PASS;
@@ -102,7 +104,8 @@ long map_memory(struct task *t, u64 address, u64 size, int prot)
 	if (is_error(at))
 		return at;
 	/* The alias is kept out of forks, as this must be, and out of core files. */
-	raw3(SYS_madvise, address, size, MADV_DODUMP);
+	if (!t || !t->no_madvise)
+		raw3(SYS_madvise, address, size, MADV_DODUMP);
 	long error = prot ? raw3(SYS_mprotect, address, size, prot) : 0;
 	if (error || !t)
 		return error;
@@ -353,6 +356,9 @@ enum verdict gate_madvise(struct task *t, struct regs *r)
 {
 	enum { DONTNEED = 4, FREE = 8, DONTNEED_LOCKED = 24, GUARD_INSTALL = 102 };
 	u64 address = r->a1, size = align_up(r->a2, PAGE);
+	/* Delegation touches its callers' buffers. */
+	if (r->a3 != MADV_POPULATE_READ && r->a3 != MADV_POPULATE_WRITE && is_foreign(t, address, size))
+		return answer(r, -EPERM);
 	if (!has_shared(t) || address < t->own_start || size > t->segment_end - t->own_start ||
 	    address > t->segment_end - size || address % PAGE || !size)
 		return PASS;

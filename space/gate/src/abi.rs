@@ -202,6 +202,8 @@ pub struct Space {
     unused: u32,
     /// The pool that contains published blocks, if machines share memory; otherwise zeros.
     pub pool: Pool,
+    /// `tasks_max` entries.
+    pub outsides: *mut Outside,
 }
 
 /// A file or device, as /proc/PID/maps names it.
@@ -257,6 +259,31 @@ pub mod ask {
     pub const WAKE: u32 = 3;
 }
 
+/// Mappings outside its segment that a task can have at a time.
+pub const OUTSIDE_MAX: usize = 31;
+
+/// What a task has in the mm besides its segment (`c/outside.c`).
+#[repr(C)]
+#[derive(Debug)]
+pub struct Outside {
+    /// 1: rings of asynchronous I/O may lie in the segment.
+    pub uses_aio: AtomicU32,
+    unused: u32,
+    reserved: u64,
+    /// Mappings at addresses that the kernel chose.
+    pub mappings: [MappedRange; OUTSIDE_MAX],
+}
+
+/// A mapping; at address 0 or 1 there is none.
+#[repr(C)]
+#[derive(Debug)]
+pub struct MappedRange {
+    /// The start address.
+    pub address: AtomicU64,
+    /// The size in bytes.
+    pub size: AtomicU64,
+}
+
 /// The kernel's `struct sigaction`.
 #[repr(C)]
 #[derive(Debug)]
@@ -301,7 +328,7 @@ pub struct Task {
     forking: AtomicU32,
     fork_copied: AtomicU32,
     returns_lock: AtomicU32,
-    no_use: u32,
+    no_madvise: AtomicU32,
     returns: [AtomicU64; 16],
     thunk: u64,
     /// Start of the heap.
@@ -353,6 +380,7 @@ pub struct Task {
     /// The start of the program.
     pub start: Start,
     shms: [[u64; 2]; 64],
+    more_shms: u64,
     /// Bytes of `exe` without its terminating zero.
     pub exe_length: u32,
     unused: u32,
@@ -390,6 +418,9 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, published),
         offset_of!(Space, machine),
         offset_of!(Space, pool),
+        offset_of!(Space, outsides),
+        size_of::<Outside>(),
+        offset_of!(Outside, mappings),
         size_of::<Ask>(),
         offset_of!(Ask, address),
         size_of::<Region>(),
@@ -404,7 +435,9 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Task, fault_actions),
         offset_of!(Task, copies),
         offset_of!(Task, start),
+        offset_of!(Task, no_madvise),
         offset_of!(Task, shms),
+        offset_of!(Task, more_shms),
         offset_of!(Task, exe_length),
         offset_of!(Task, exe),
     ]

@@ -14,13 +14,16 @@ use std::path::PathBuf;
 
 use control::Control;
 use nagaya_loader::{LoadError, LoadErrorKind, Program};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use crate::child::{self, Attributes, StartError};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::memory::Memory;
+use crate::outside;
 use crate::owner;
 use crate::program;
 use crate::views::Views;
@@ -103,9 +106,21 @@ pub(crate) fn run(socket: OwnedFd, control: Control, memory: &Memory, ids: &Rang
     };
     let _ = owner.send(&answer, &[]);
     let mut fixed = HashMap::new();
-    while let Ok(Some((Request::Start(start), fds))) = owner.receive_with::<Request>() {
+    let mut tasks = Vec::new();
+    let tasks_max = watched_max();
+    while wait(control, &owner, &mut tasks)
+        && let Ok(Some((Request::Start(start), fds))) = owner.receive_with::<Request>()
+    {
+        let id = start.id;
         let answer = match start_task(control, &mut fixed, *start, fds) {
-            Ok(pid) => Answer::Started { pid },
+            Ok(pid) => {
+                let target = Pid::from_raw(pid as i32);
+                // What other tasks leave is removed before the next of their ID starts.
+                let target = target.filter(|_| tasks.len() < tasks_max);
+                let pidfd = target.and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
+                tasks.extend(pidfd.map(|pidfd| (id, pidfd)));
+                Answer::Started { pid }
+            }
             Err((error, pid)) => Answer::Failed { pid, error: (&error).into() },
         };
         if owner.send(&answer, &[]).is_err() {
@@ -115,6 +130,41 @@ pub(crate) fn run(socket: OwnedFd, control: Control, memory: &Memory, ids: &Rang
     // SAFETY: `_exit` touches no memory. Unlike `exit`, it does not run the exit handlers of the
     // owner's program.
     unsafe { libc::_exit(0) }
+}
+
+/// Returns the number of tasks that the keeper watches. The other half of its descriptors is for
+/// those of the tasks that it starts.
+fn watched_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| limit as usize / 2)
+}
+
+/// Waits for a request of the owner. Meanwhile removes what ended tasks have left in this mm
+/// besides their segments. Returns false if the wait fails.
+fn wait(control: Control, owner: &Connection, tasks: &mut Vec<(u32, OwnedFd)>) -> bool {
+    loop {
+        let mut fds = vec![PollFd::new(owner, PollFlags::IN)];
+        fds.extend(tasks.iter().map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN)));
+        match poll(&mut fds, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => return false,
+        }
+        let is_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut ended = is_ready[1..].iter();
+        tasks.retain(|&(id, _)| {
+            let has_ended = *ended.next().expect("one for each task");
+            if has_ended {
+                // SAFETY: its pidfd is readable, so its last thread has ended. The mappings of its
+                // segment stay until the next task of this ID starts.
+                unsafe { outside::remove(control, id) };
+            }
+            !has_ended
+        });
+        if is_ready[0] {
+            return true;
+        }
+    }
 }
 
 /// Closes all descriptors inherited from the owner except these.
@@ -166,6 +216,7 @@ fn start_task(
     // SAFETY: the owner took the slot, so the last task of this ID has ended. Both ranges hold only
     // mappings that it left.
     unsafe {
+        outside::remove(control, id);
         owner::unmap_left(control, id);
         if let Some(left) = fixed.remove(&id) {
             libc::munmap(left.start as *mut _, (left.end - left.start) as usize);

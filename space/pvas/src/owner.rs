@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use control::Control;
 
 use nagaya_gate::abi::{
-    Ask, COPY_AVX512, COPY_FSGSBASE, IMAGES_MAX, Image, PUBLISHED_BLOCK, REGIONS_MAX, Region,
-    SITES_MAX, Site, Slot, Space, TEXT_SIZE, slot_state,
+    Ask, COPY_AVX512, COPY_FSGSBASE, IMAGES_MAX, Image, Outside, PUBLISHED_BLOCK, REGIONS_MAX,
+    Region, SITES_MAX, Site, Slot, Space, TEXT_SIZE, slot_state,
 };
 use nagaya_gate::{ABI, Gate, IMAGE, MAGIC};
 use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SpaceLayout};
@@ -27,9 +27,9 @@ const fn pages(bytes: usize) -> usize {
 }
 
 /// Returns the sizes of the parts behind the gate's code, in bytes: parameters, slots, images,
-/// sites, regions, PIDs. Two more parts serve spaces over several machines: the requests of tasks
-/// and the published blocks.
-fn parts(tasks_max: u32) -> [usize; 8] {
+/// sites, regions, PIDs, what tasks have outside their segments. Two more parts serve spaces over
+/// several machines: the requests of tasks and the published blocks.
+fn parts(tasks_max: u32) -> [usize; 9] {
     [
         pages(size_of::<Space>()),
         pages(tasks_max as usize * size_of::<Slot>()),
@@ -37,6 +37,7 @@ fn parts(tasks_max: u32) -> [usize; 8] {
         pages(SITES_MAX * size_of::<Site>()),
         pages(REGIONS_MAX * size_of::<Region>()),
         pages(PIDS_MAX as usize * size_of::<u32>()),
+        pages(tasks_max as usize * size_of::<Outside>()),
         pages(tasks_max as usize * size_of::<Ask>()),
         pages((memory::SIZE_MAX / PUBLISHED_BLOCK / 8) as usize),
     ]
@@ -80,7 +81,8 @@ pub fn create(layout: &SpaceLayout, is_shared: bool) -> Result<Control, Error> {
             return Err(error);
         }
         let mut part = at.cast::<u8>().add(TEXT_SIZE);
-        let [space_size, slots, images, sites, regions, pids, asks, _] = parts(layout.tasks_max());
+        let [space_size, slots, images, sites, regions, pids, outsides, asks, _] =
+            parts(layout.tasks_max());
         let space = part.cast::<Space>();
         part = part.add(space_size);
         (*space).slots = part.cast();
@@ -93,6 +95,8 @@ pub fn create(layout: &SpaceLayout, is_shared: bool) -> Result<Control, Error> {
         part = part.add(regions);
         (*space).pids = part.cast();
         part = part.add(pids);
+        (*space).outsides = part.cast();
+        part = part.add(outsides);
         (*space).asks = part.cast();
         part = part.add(asks);
         (*space).published = part.cast();

@@ -342,6 +342,12 @@ impl Loop {
     /// left in the segment.
     fn end(&mut self, task: Task) {
         owner::announce_end(task.control, task.id);
+        // In another domain the keeper does it.
+        if task.control.domain_of(task.id) == 0 {
+            // SAFETY: the task's last thread has left the mm, and `reclaim_ended` has not unmapped
+            // its segment yet.
+            unsafe { crate::outside::remove(task.control, task.id) };
+        }
         self.ended.push(task);
         self.reclaim_ended();
     }

@@ -11,6 +11,7 @@ mod peers;
 mod programs;
 mod ranks;
 mod status;
+mod stops;
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -39,6 +40,7 @@ use peers::{Event, Lost, Peers};
 use programs::Programs;
 use ranks::Ranks;
 use status::{Described, Known};
+use stops::Stops;
 
 /// A running task.
 #[derive(Debug)]
@@ -93,6 +95,7 @@ pub struct Server {
     /// Hash of the identity of the stub that started this server.
     starter: Option<u64>,
     ranks: Ranks,
+    stops: Stops,
 }
 
 /// Length of the listener's queue; the kernel also limits it by net.core.somaxconn.
@@ -171,6 +174,7 @@ impl Server {
             // By the documentation the user knows that the ranks of such a job are in several
             // spaces.
             ranks: Ranks { apart_is_known: Job::is_apart(job), ..Ranks::default() },
+            stops: Stops::new(),
         })
     }
 
@@ -276,9 +280,10 @@ impl Server {
         Ok((id, pid))
     }
 
-    /// Waits at most `timeout` for events and handles them.
+    /// Waits at most `timeout` for events and handles them. May return earlier, without an event.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Turn {
         let mut turn = Turn::default();
+        let timeout = timeout.into_iter().chain(self.stops.timeout()).min();
         let (events, lost) = self.peers.wait(timeout);
         for key in lost {
             self.disconnect(key);
@@ -289,6 +294,8 @@ impl Server {
                 Event::Peer(key) => self.serve(key),
             }
         }
+        // The tasks of stubs that have been stopped.
+        self.stops.check().into_iter().for_each(|pid| self.signal(pid, libc::SIGSTOP, None));
         turn
     }
 
@@ -323,7 +330,9 @@ impl Server {
             }
             let pid = pid as u32;
             if libc::WIFSTOPPED(status) {
-                if let Some(stub) = self.tasks.get(&pid).and_then(|t| t.stub) {
+                if let Some(stub) = self.tasks.get(&pid).and_then(|t| t.stub)
+                    && self.stops.task_stopped(stub)
+                {
                     self.reply(stub, &Reply::Stopped(libc::WSTOPSIG(status)));
                 }
                 continue;
@@ -341,6 +350,7 @@ impl Server {
             }
             turn.ended.push(Ended { id: task.id, pid, status });
             if let Some(stub) = task.stub {
+                self.stops.remove(stub);
                 if let Some(peer) = self.peers.get_mut(stub) {
                     peer.task = None;
                 }
@@ -374,6 +384,7 @@ impl Server {
     /// Removes a peer that has disconnected, and kills its task unless the task outlives the stub.
     fn disconnect(&mut self, key: u64) {
         let Some(peer) = self.peers.remove(key) else { return };
+        self.stops.remove(key);
         if let Some(pid) = peer.task
             && let Some(task) = self.tasks.get_mut(&pid)
         {
@@ -434,6 +445,9 @@ impl Server {
                 }
             },
             Request::Signal(signal, value) => {
+                if signal == libc::SIGCONT {
+                    self.stops.stub_continued(key);
+                }
                 if let Some(pid) = self.peers.get(key).and_then(|peer| peer.task) {
                     self.signal(pid, signal, value);
                 }
@@ -528,6 +542,7 @@ impl Server {
         }
         if let Some(peer) = self.peers.get_mut(key) {
             (peer.task, peer.spares) = (Some(pid), start.outlives_stub);
+            self.stops.add(key, peer.pid, pid);
         }
         // SAFETY: getpgid reads no memory.
         let group = unsafe { libc::getpgid(pid as i32) };

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pvas::connection::Connection;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
 use crate::Failure;
@@ -300,11 +300,15 @@ fn stand_for(
     in_group: bool,
 ) -> Option<Outcome> {
     let mut open = true;
+    // A message about a stop that arrived before this process continued is out of date: the server
+    // has continued the task since.
+    let mut continued = false;
     loop {
         // Messages that have already arrived come first: the task may end at its start.
         while let Ok(Some((reply, _))) = connection.take::<Reply>() {
             match reply {
                 Reply::Ended(status) => return Some(Outcome::Ended(status)),
+                Reply::Stopped(_) if continued => {}
                 // The launcher must see this process stop; SIGCONT resumes it and the task.
                 // SAFETY: kill touches no memory.
                 Reply::Stopped(_) => unsafe {
@@ -322,9 +326,11 @@ fn stand_for(
         }
         let mut fds = [PollFd::new(connection, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
         let _ = poll(&mut fds, None); // no EINTR: all signals are blocked
-        let (server, signal) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
-        if signal {
-            forward_signals(connection, signals, in_group);
+        let (mut server, signal) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        continued = signal && forward_signals(connection, signals, in_group);
+        if continued {
+            let mut fds = [PollFd::new(connection, PollFlags::IN)];
+            server = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
         }
         if server {
             open = connection.fill().unwrap_or(false);
@@ -332,15 +338,18 @@ fn stand_for(
     }
 }
 
-fn forward_signals(connection: &Connection, signals: &OwnedFd, in_group: bool) {
+/// Forwards the signals that have arrived. Returns true if SIGCONT is among them.
+fn forward_signals(connection: &Connection, signals: &OwnedFd, in_group: bool) -> bool {
     let mut buffer = [0u8; 128 * 8];
-    let Ok(size) = rustix::io::read(signals, &mut buffer) else { return };
+    let Ok(size) = rustix::io::read(signals, &mut buffer) else { return false };
+    let mut continued = false;
     for entry in buffer[..size].chunks_exact(128) {
         let word =
             |n: usize| i32::from_le_bytes(entry[n * 4..n * 4 + 4].try_into().expect("four bytes"));
         // struct signalfd_siginfo: signo, errno, code, …, and ssi_int at 44 bytes.
         let (signal, code, value) = (word(0), word(2), word(11));
         let from_terminal = code == SI_KERNEL && in_group;
+        continued |= signal == libc::SIGCONT;
         if signal == libc::SIGCHLD || (from_terminal && signal != libc::SIGCONT) {
             continue;
         }
@@ -348,6 +357,7 @@ fn forward_signals(connection: &Connection, signals: &OwnedFd, in_group: bool) {
         // If the server has gone, the main loop detects the closed connection.
         let _ = connection.send(&Request::Signal(signal, value), &[]);
     }
+    continued
 }
 
 fn block_signals() -> io::Result<OwnedFd> {

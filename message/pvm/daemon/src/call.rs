@@ -14,7 +14,7 @@
 //! becomes a host of the machine. So the hoster's user has to trust the users of the two hosts.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,17 +22,17 @@ use std::time::{Duration, Instant};
 
 use net::hex;
 use net::secret::{Domain, Nonce, Secret, Token, random};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::Timespec;
 use serde::{Deserialize, Serialize};
 
+use crate::callers::Callers;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line};
+use crate::timed_read::TimedReader;
 
 /// Time limit for a hoster. (Stock hosters give up after 100 s.)
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time limit for one line of a call.
+/// Time limit for a whole line of a call, after the hello.
 const LINE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time limit for a caller's hello.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which the wait for a call checks for cancellation.
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
@@ -65,22 +65,28 @@ fn masked(mut invitation: Invitation, ticket: &Secret, nonce: &Nonce) -> Invitat
 
 /// A call between two sides that have the same ticket.
 struct Call<'a> {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<TimedReader<TcpStream>>,
     ticket: &'a Secret,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    fn new(stream: TcpStream, ticket: &'a Secret) -> Self {
+        Call { stream: BufReader::new(TimedReader::new(stream, LINE_TIMEOUT)), ticket }
+    }
+
     fn send(&mut self, domain: Domain, nonce: &Nonce, text: Vec<u8>) -> Result<(), String> {
         let proof = self.ticket.token(domain, &[nonce, &text]).bytes();
         let line = SignedLine { text, proof }.to_line();
-        self.stream.get_mut().write_all(line.as_bytes()).map_err(|error| error.to_string())
+        // The socket's buffer has room for a line, so this does not block.
+        let mut to = self.stream.get_ref().inner();
+        to.write_all(line.as_bytes()).map_err(|error| error.to_string())
     }
 
-    fn receive(&mut self, timeout: Duration) -> Result<SignedLine, String> {
-        let set = self.stream.get_ref().set_read_timeout(Some(timeout));
+    fn receive(&mut self) -> Result<SignedLine, String> {
+        self.stream.get_mut().restart(LINE_TIMEOUT);
         let mut line = String::new();
         let read = (&mut self.stream).take(2 * LINE_MAX as u64).read_line(&mut line);
-        set.and(read).map_err(|error| error.to_string())?;
+        read.map_err(|error| error.to_string())?;
         SignedLine::parse(&line).ok_or_else(|| "the peer sent an unknown message".into())
     }
 
@@ -93,69 +99,80 @@ impl Call<'_> {
 /// The host's end of a call that a guest will make.
 pub(crate) struct Expected {
     listener: TcpListener,
+    /// The host part of the address to call.
+    here: String,
     ticket: Secret,
     /// Set to stop the wait for the call.
     pub(crate) cancelled: Arc<AtomicBool>,
 }
 
 impl Expected {
-    /// Listens for a call with a new ticket.
-    pub(crate) fn new() -> std::io::Result<Expected> {
-        let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
+    /// Listens for a call from the daemon on `host`, with a new ticket. The port is open only on
+    /// the interface that leads to that host, if the host can be resolved.
+    pub(crate) fn new(host: &str) -> std::io::Result<Expected> {
+        let here = seen_from(host);
+        let listener = match here.and_then(|here| TcpListener::bind((here, 0)).ok()) {
+            Some(listener) => listener,
+            None => TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?,
+        };
         listener.set_nonblocking(true)?;
-        Ok(Expected { listener, ticket: Secret::random(), cancelled: Arc::default() })
+        let here = match here {
+            Some(IpAddr::V4(here)) => here.to_string(),
+            Some(IpAddr::V6(here)) => format!("[{here}]"),
+            None => crate::identity::host_name(),
+        };
+        Ok(Expected { listener, here, ticket: Secret::random(), cancelled: Arc::default() })
     }
 
-    /// Returns the address to call and the ticket, for the daemon on `host`.
-    pub(crate) fn call_address(&self, guest: u16, host: &str) -> std::io::Result<String> {
+    /// Returns the address to call and the ticket, for the daemon of the host with this number.
+    pub(crate) fn call_address(&self, guest: u16) -> std::io::Result<String> {
         let port = self.listener.local_addr()?.port();
-        let here = seen_from(host).unwrap_or_else(crate::identity::host_name);
         let digits = hex::encode(self.ticket.bytes());
-        Ok(format!("{guest}@{here}:{port}/{digits}"))
+        Ok(format!("{guest}@{}:{port}/{digits}", self.here))
     }
 
     /// Waits for the call and answers it with the invitation.
     pub(crate) fn answer(&self, invitation: &Invitation) -> Acceptance {
         let end = Instant::now() + CALL_TIMEOUT;
+        let mut callers = Callers::default();
         while Instant::now() < end && !self.cancelled.load(Relaxed) {
-            let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
-            let _ = poll(&mut fds, Some(&POLL_INTERVAL));
-            let Ok((stream, _)) = self.listener.accept() else { continue };
-            let mut call = Call { stream: BufReader::new(stream), ticket: &self.ticket };
-            // Other callers are ignored.
-            if let Ok(nonce) = hello(&mut call, invitation.host) {
-                return accept(&mut call, invitation, &nonce);
+            for (stream, line) in callers.next(&self.listener, &POLL_INTERVAL) {
+                let mut call = Call::new(stream, &self.ticket);
+                // Other callers are ignored.
+                if let Ok(nonce) = hello(&call, &line, invitation.host) {
+                    return accept(&mut call, invitation, &nonce);
+                }
             }
         }
         Err("the hoster has not started it".into())
     }
 }
 
-fn hello(call: &mut Call, host: u16) -> Result<Nonce, String> {
-    call.stream.get_ref().set_nonblocking(false).map_err(|error| error.to_string())?;
-    let said = call.receive(HELLO_TIMEOUT)?;
+/// Checks the first line of a caller.
+fn hello(call: &Call, line: &str, host: u16) -> Result<Nonce, String> {
+    let said = SignedLine::parse(line).ok_or("the peer sent an unknown message")?;
     let said = call.verified(said, Domain::Hello, &Nonce::default())?;
     let hello: Hello = postcard::from_bytes(&said).map_err(|error| error.to_string())?;
+    call.stream.get_ref().inner().set_nonblocking(false).map_err(|error| error.to_string())?;
     (hello.host == host).then_some(hello.nonce).ok_or_else(|| "another host calls".into())
 }
 
 fn accept(call: &mut Call, invitation: &Invitation, nonce: &Nonce) -> Acceptance {
     let line = masked(invitation.clone(), call.ticket, nonce).to_line();
     call.send(Domain::Welcome, nonce, line.into_bytes())?;
-    let said = call.receive(LINE_TIMEOUT)?;
+    let said = call.receive()?;
     let said = call.verified(said, Domain::Address, nonce)?;
     let acceptance = Acceptance::parse(&String::from_utf8_lossy(&said));
     acceptance.unwrap_or_else(|| Err("it sent an unknown answer".into()))
 }
 
 /// Returns the address under which `host` sees this host, if `host` can be resolved.
-fn seen_from(host: &str) -> Option<String> {
+fn seen_from(host: &str) -> Option<IpAddr> {
     let to = (host, 9).to_socket_addrs().ok()?.next()?;
     let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).ok()?;
     // This sends nothing; the kernel only chooses a route.
     socket.connect(to).ok()?;
-    let here = socket.local_addr().ok()?.ip();
-    Some(if here.is_ipv4() { here.to_string() } else { format!("[{here}]") })
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// The guest's end of a call.
@@ -179,11 +196,11 @@ impl Calling {
         let failed = |error| format!("cannot call {there}: {error}");
         let stream = TcpStream::connect(there).map_err(failed)?;
         let copy = stream.try_clone().map_err(failed)?;
-        let mut call = Call { stream: BufReader::new(copy), ticket: &ticket };
+        let mut call = Call::new(copy, &ticket);
         let hello = Hello { host, nonce };
         let hello = postcard::to_allocvec(&hello).map_err(|error| error.to_string())?;
         call.send(Domain::Hello, &Nonce::default(), hello)?;
-        let said = call.receive(LINE_TIMEOUT)?;
+        let said = call.receive()?;
         let said = call.verified(said, Domain::Welcome, &nonce)?;
         let invitation = Invitation::parse(&String::from_utf8_lossy(&said)).ok_or_else(odd)?;
         let invitation = masked(invitation, &ticket, &nonce);
@@ -192,7 +209,7 @@ impl Calling {
 
     /// Sends the acceptance.
     pub(crate) fn end(self, acceptance: &Acceptance) -> Result<(), String> {
-        let mut call = Call { stream: BufReader::new(self.stream), ticket: &self.ticket };
+        let mut call = Call::new(self.stream, &self.ticket);
         call.send(Domain::Address, &self.nonce, acceptance.to_line().into_bytes())
     }
 }
@@ -218,8 +235,8 @@ mod tests {
     #[test]
     fn only_the_holder_of_the_ticket_gets_the_invitation() {
         let invitation = Invitation::new(place(1), [9; 32], 2, "two".into());
-        let expected = Expected::new().expect("a port");
-        let number = expected.call_address(2, "127.0.0.1").expect("an address");
+        let expected = Expected::new("127.0.0.1").expect("a port");
+        let number = expected.call_address(2).expect("an address");
         assert!(number.len() < 120, "{number}");
         let sent = invitation.clone();
         let host = std::thread::spawn(move || expected.answer(&sent));
@@ -248,9 +265,62 @@ mod tests {
 
     #[test]
     fn an_abandoned_call_is_not_waited_for() {
-        let expected = Expected::new().expect("a port");
+        let expected = Expected::new("127.0.0.1").expect("a port");
         expected.cancelled.store(true, Relaxed);
         let invitation = Invitation::new(place(1), [9; 32], 2, "two".into());
         assert!(expected.answer(&invitation).is_err());
+    }
+
+    /// Has an invitation fetched while `others` connections to the port do what `disturb` does,
+    /// each in a thread. Returns those connections.
+    fn fetch_beside(others: usize, disturb: fn(&mut TcpStream, &AtomicBool)) -> Vec<TcpStream> {
+        let invitation = Invitation::new(place(1), [9; 32], 2, "two".into());
+        let expected = Expected::new("127.0.0.1").expect("a port");
+        let number = expected.call_address(2).expect("an address");
+        let port = expected.listener.local_addr().expect("an address");
+        let done = AtomicBool::new(false);
+        let answer = || expected.answer(&invitation);
+        std::thread::scope(|scope| {
+            let host = scope.spawn(answer);
+            let others: Vec<_> = (0..others)
+                .map(|_| {
+                    let other = TcpStream::connect(port).expect("it listens");
+                    let kept = other.try_clone().expect("a descriptor");
+                    scope.spawn(|| {
+                        let mut other = other;
+                        disturb(&mut other, &done)
+                    });
+                    kept
+                })
+                .collect();
+            let fetched = Calling::begin(&number);
+            done.store(true, Relaxed);
+            let (call, got) = fetched.expect("answered beside the others");
+            assert_eq!(got, invitation);
+            call.end(&Ok(place(2))).expect("heard");
+            assert_eq!(host.join().expect("no panic"), Ok(place(2)));
+            others
+        })
+    }
+
+    #[test]
+    fn a_caller_that_drips_bytes_does_not_keep_the_guest_waiting() {
+        fetch_beside(1, |other, done| {
+            while !done.load(Relaxed) && other.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+    }
+
+    #[test]
+    fn many_silent_callers_do_not_keep_the_guest_waiting() {
+        fetch_beside(100, |_, _| {});
+    }
+
+    #[test]
+    fn the_port_is_open_only_where_the_guest_calls() {
+        let expected = Expected::new("127.0.0.1").expect("a port");
+        let address = expected.listener.local_addr().expect("an address");
+        assert_eq!(address.ip(), IpAddr::from([127, 0, 0, 1]));
     }
 }

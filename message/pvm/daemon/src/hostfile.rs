@@ -10,6 +10,8 @@
 
 use std::fmt;
 
+use launch::ssh::is_name;
+
 /// Largest speed, as in stock PVM.
 const SPEED_MAX: i32 = 1_000_000;
 
@@ -81,6 +83,14 @@ impl HostOptions {
                 .ok_or_else(|| format!("{word:?} is not an option KEY=VALUE"))?;
             let text = Some(value.to_string());
             match key {
+                "lo" if !is_name(value) => {
+                    return Err(format!("lo={value}: {value:?} is not a login"));
+                }
+                "ip" if !is_name(value) => {
+                    return Err(format!(
+                        "ip={value}: {value:?} is not the name or address of a host"
+                    ));
+                }
                 "lo" => self.login = text,
                 "dx" => self.program = text,
                 "ep" => self.path = text,
@@ -144,7 +154,7 @@ impl HostFile {
         };
         // `$` allows several daemons on one machine in stock PVM; it has no effect here.
         let name = name.strip_prefix('$').unwrap_or(name);
-        if name.is_empty() || name.contains('=') || name.starts_with('-') {
+        if !is_name(name) {
             return Err(format!("{name:?} is not the name of a host"));
         }
         let mut options = self.defaults.clone();
@@ -221,6 +231,12 @@ mod tests {
         assert!(fault("a xx=1").contains("xx=: no such option"));
         assert!(fault("a so=pw").contains("key"));
         assert!(fault("ep=/bin").contains("not the name of a host"));
+        assert!(fault("a\nb ip=-oProxyCommand=x").starts_with("2: ip=-oProxyCommand=x: "));
+        assert!(fault("a ip=").contains("not the name or address of a host"));
+        assert!(fault("* ip=a;b").contains("not the name or address of a host"));
+        assert!(fault("a lo=-v").contains("not a login"));
+        assert!(fault("-oProxyCommand=x").contains("not the name of a host"));
+        assert!(HostFile::default().wanted("a ip=-v").is_err());
         assert!(fault("&").contains("& without a host"));
         assert!(HostFile::default().wanted("").is_err());
     }

@@ -14,6 +14,7 @@
 
 mod addresses;
 mod call;
+mod callers;
 mod child;
 mod connection;
 mod contexts;

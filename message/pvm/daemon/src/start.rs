@@ -61,8 +61,8 @@ impl Starts {
     /// data of the message to the hoster.
     pub(crate) fn expect(&mut self, spec: &DaemonSpec, invitation: Invitation) -> Data {
         let host = invitation.host;
-        let data = Expected::new().and_then(|expected| {
-            let data = describe(spec, host, &expected.call_address(host, &spec.host)?);
+        let data = Expected::new(&spec.host).and_then(|expected| {
+            let data = describe(spec, host, &expected.call_address(host)?);
             Ok((expected, data))
         });
         match data {

@@ -1,4 +1,4 @@
-//! Reads from a pipe with a time limit.
+//! Reads from a pipe or socket with one time limit for all reads together.
 
 use std::io::{Error, ErrorKind, Read, Result};
 use std::os::fd::AsFd;
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// A pipe that can be read until a time limit. Then reads fail with [`ErrorKind::TimedOut`].
+/// A pipe or socket that can be read until a time limit. Then reads fail with
+/// [`ErrorKind::TimedOut`].
 pub(crate) struct TimedReader<F> {
     from: F,
     timeout: Duration,
@@ -18,6 +19,16 @@ impl<F: AsFd> TimedReader<F> {
     /// Returns a reader of `from` with a time limit, which starts now.
     pub fn new(from: F, timeout: Duration) -> Self {
         TimedReader { from, timeout, end: Instant::now() + timeout }
+    }
+
+    /// Starts a new time limit.
+    pub fn restart(&mut self, timeout: Duration) {
+        (self.timeout, self.end) = (timeout, Instant::now() + timeout);
+    }
+
+    /// Returns the pipe or socket.
+    pub fn inner(&self) -> &F {
+        &self.from
     }
 }
 

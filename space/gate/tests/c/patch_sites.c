@@ -43,6 +43,10 @@ void let_go_mappings(struct task *t, u64 mask)
 }
 
 UNUSED(gate_brk)
+UNUSED(gate_io_destroy)
+UNUSED(gate_io_setup)
+UNUSED(gate_seccomp)
+UNUSED(gate_setrlimit)
 UNUSED(gate_mmap)
 UNUSED(gate_munmap)
 UNUSED(gate_mremap)

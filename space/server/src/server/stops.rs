@@ -1,0 +1,99 @@
+//! Job control between stubs and their tasks. If a task stops, its stub stops itself, so that the
+//! launcher sees it. If a stub is stopped by SIGSTOP, which it cannot catch, its task is to stop,
+//! too: launchers and batch systems suspend a job in this way.
+//!
+//! The kernel reports such a stop to the stub's parent only, which is the launcher. So the server
+//! reads the state of each stub at an interval. A stub that continues sends SIGCONT to its task.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use proc::process::Stat;
+
+/// Interval of the checks. One takes some microseconds for each stub.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// The state of a stub, as far as the server knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    /// It was told to stop itself, as its task has stopped.
+    Told,
+    /// It was stopped, and its task was stopped for it.
+    Stopped,
+}
+
+/// A stub and its task, by their PIDs.
+#[derive(Debug)]
+struct Pair {
+    stub: i32,
+    task: u32,
+    state: State,
+}
+
+/// The stubs of living tasks, by the keys of their connections.
+#[derive(Debug)]
+pub(super) struct Stops {
+    pairs: HashMap<u64, Pair>,
+    next_check: Instant,
+}
+
+impl Stops {
+    pub(super) fn new() -> Self {
+        Self { pairs: HashMap::new(), next_check: Instant::now() }
+    }
+
+    /// Adds a stub and its task.
+    pub(super) fn add(&mut self, key: u64, stub: i32, task: u32) {
+        self.pairs.insert(key, Pair { stub, task, state: State::Running });
+    }
+
+    /// Removes a stub that has disconnected, or whose task has ended.
+    pub(super) fn remove(&mut self, key: u64) {
+        self.pairs.remove(&key);
+    }
+
+    /// Returns the time until the next check, if there are stubs.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        let left = self.next_check.saturating_duration_since(Instant::now());
+        (!self.pairs.is_empty()).then_some(left)
+    }
+
+    /// Returns the tasks whose stubs have been stopped, if a check is due. They are to be stopped.
+    pub(super) fn check(&mut self) -> Vec<u32> {
+        let now = Instant::now();
+        if now < self.next_check {
+            return Vec::new();
+        }
+        self.next_check = now + INTERVAL;
+        let running = self.pairs.values_mut().filter(|pair| pair.state == State::Running);
+        let stopped = running.filter(|pair| is_stopped(pair.stub)).map(|pair| {
+            pair.state = State::Stopped;
+            pair.task
+        });
+        stopped.collect()
+    }
+
+    /// Records that the task of this stub has stopped. Returns true if the stub is to be told. One
+    /// that is stopped already would read the message after it continues, and stop again.
+    pub(super) fn task_stopped(&mut self, key: u64) -> bool {
+        let Some(pair) = self.pairs.get_mut(&key) else { return false };
+        let is_stopped = pair.state == State::Stopped || is_stopped(pair.stub);
+        pair.state = if is_stopped { State::Stopped } else { State::Told };
+        !is_stopped
+    }
+
+    /// Records that the stub has sent SIGCONT, as it does when it continues.
+    pub(super) fn stub_continued(&mut self, key: u64) {
+        if let Some(pair) = self.pairs.get_mut(&key) {
+            pair.state = State::Running;
+        }
+    }
+}
+
+/// Returns true if a process is stopped by a signal. Without /proc no process is.
+fn is_stopped(pid: i32) -> bool {
+    const STATE: usize = 3;
+    let stat = Stat::read(&format!("/proc/{pid}"));
+    stat.is_ok_and(|stat| stat.field::<char>(STATE) == Some('T'))
+}
