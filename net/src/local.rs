@@ -150,36 +150,31 @@ impl Local {
 
     /// Moves messages of all connections. Returns true if there were any.
     fn pump(&mut self) -> bool {
-        let mut any = false;
-        let keys: Vec<_> = self.connections.keys().collect();
-        for key in keys {
-            let (connection, happened) = (&mut self.connections[key], &mut self.happened);
-            if connection.has_failed {
-                continue;
-            }
+        let Self { connections, happened, plain, .. } = self;
+        let (mut any, mut failed) = (false, Vec::new());
+        for (key, connection) in connections.iter_mut().filter(|(_, c)| !c.has_failed) {
             any |= connection.send(|tag| happened.push_back(Happened::Sent(tag, Ok(()))));
             let name = key.data().as_ffi();
-            let mut why = None;
-            for _ in 0..RECORDS_MAX {
+            let mut records = 0;
+            let why = loop {
                 let event = |arrival: Arrival| happened.push_back(arrival.into_event(name));
-                match connection.receive(&mut self.plain, event) {
+                match connection.receive(plain, event) {
                     Ok(true) => any = true,
-                    Ok(false) => {
-                        let is_over = connection.has_ended && !connection.input.is_paused();
-                        why = is_over.then_some(BROKEN);
-                        break;
+                    Ok(false) if connection.has_ended && !connection.input.is_paused() => {
+                        break Some(BROKEN);
                     }
-                    Err(Broken(broken)) => {
-                        why = Some(broken);
-                        break;
-                    }
+                    Ok(false) => break None,
+                    Err(Broken(why)) => break Some(why),
                 }
-            }
-            if let Some(why) = why {
-                self.fail(key, why);
-                any = true;
-            }
+                records += 1;
+                if records == RECORDS_MAX {
+                    break None;
+                }
+            };
+            failed.extend(why.map(|why| (key, why)));
         }
+        any |= !failed.is_empty();
+        failed.into_iter().for_each(|(key, why)| self.fail(key, why));
         any
     }
 

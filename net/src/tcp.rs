@@ -42,6 +42,8 @@ const INPUT_BYTES: usize = 256 << 10;
 const EVENTS_MAX: usize = 64;
 /// In the data of an epoll event, marks the number of a listening socket.
 const LISTENER: u64 = 1 << 63;
+/// While there is no connection, callers are accepted once in so many calls of `progress`.
+const POLL_INTERVAL: u32 = 64;
 /// Time limit for one of several addresses of a peer.
 const DIAL_MAX: Duration = Duration::from_secs(1);
 /// Time after which a socket accepts again that could not for lack of descriptors.
@@ -71,6 +73,8 @@ pub struct Tcp {
     current: Option<(DefaultKey, usize, usize)>,
     /// See [`record::open`].
     plain: Box<[u8]>,
+    /// Calls of `progress` until callers are accepted, while there is no connection.
+    until_poll: u32,
     refused: u64,
 }
 
@@ -105,6 +109,7 @@ impl Tcp {
             buffer: vec![0; INPUT_BYTES].into(),
             current: None,
             plain: vec![0; SEALED_BYTES_MAX].into(),
+            until_poll: 0,
             refused: 0,
         })
     }
@@ -371,7 +376,15 @@ impl Carrier for Tcp {
                 self.handle(key, start, end);
                 true
             }
-            None => self.poll(),
+            // Others' carriers may be in use: a system call takes longer than they do.
+            None if self.connections.is_empty() && self.until_poll > 0 => {
+                self.until_poll -= 1;
+                false
+            }
+            None => {
+                self.until_poll = POLL_INTERVAL;
+                self.poll()
+            }
         }
     }
 
