@@ -63,7 +63,8 @@ pub fn distance_ns() -> Option<f64> {
     distance_between_ns(here, there)
 }
 
-fn distance_between_ns(here: usize, there: usize) -> Option<f64> {
+/// Returns the distance of two processors in nanoseconds; `None` if one is not usable.
+pub fn distance_between_ns(here: usize, there: usize) -> Option<f64> {
     let batches = (0..BATCHES).filter_map(|_| batch_ns(here, there));
     batches.min_by(f64::total_cmp)
 }

@@ -3,7 +3,7 @@
 //! Every figure is printed with that of the peer, and their ratio. Both come from alternating runs,
 //! so that a busy machine disturbs both alike. Each topic is a file: [`pingpong`] (with
 //! [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`], [`syscall`], [`pagetables`],
-//! [`memop`], [`fcp`], [`ofi`], [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`], [`ainori`],
+//! [`memop`], [`net`], [`fcp`], [`ofi`], [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`], [`ainori`],
 //! [`apps`]. [`modes`] verifies that the peers transfer messages as their settings say. The C
 //! programs in `programs/` measure. This program compiles them, runs them alternately, and reports.
 //! `README.md` explains the results.
@@ -25,6 +25,7 @@ mod memop;
 mod mode;
 mod modes;
 mod mpi;
+mod net;
 mod netpipe;
 mod ofi;
 mod pagetables;
@@ -80,6 +81,8 @@ enum Topic {
     Pingpong(pingpong::Options),
     /// MPI's collective operations, plain and under Nagaya
     Collectives(collectives::Options),
+    /// Messages between nodes: each carrier beside its limit
+    Net(net::Options),
     /// Memory per rank: private memory, shared buffers, page tables
     Footprint(footprint::Options),
     /// Copy loops: one core copies data that another core has in its cache
@@ -158,6 +161,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
     match topic {
         Topic::Pingpong(options) => pingpong::run(adjusted!(options), nagaya, out),
         Topic::Collectives(options) => collectives::run(adjusted!(options), nagaya, out),
+        Topic::Net(options) => net::run(adjusted!(options), out),
         Topic::Footprint(options) => footprint::run(adjusted!(options), nagaya, out),
         Topic::Copy(options) => copy::run(adjusted!(options), out),
         Topic::Modes(options) => modes::run(&options, nagaya, out),
@@ -189,6 +193,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("pagetables", Topic::Pagetables(pagetables::Options::full())),
         ("footprint", Topic::Footprint(footprint::Options::full())),
         ("collectives", Topic::Collectives(collectives::Options::full())),
+        ("net", Topic::Net(net::Options::full())),
         ("memop", Topic::Memop(memop::Options::full())),
         ("fcp", Topic::Fcp(fcp::Options::full())),
         ("ofi", Topic::Ofi(ofi::Options::full())),

@@ -291,7 +291,7 @@ fn pvm_runs_one_binary_under_stock_pvm_and_ours() {
 
 #[test]
 fn spawn_syscall_and_pagetables_leave_their_tables() {
-    for topic in ["spawn", "syscall", "pagetables"] {
+    for topic in ["spawn", "syscall", "pagetables", "net"] {
         lines(&quick(&[topic]), &format!("{topic}.csv"));
     }
 }
