@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use nagaya_tests::nodes::{END_MAX, NAMES, Nodes, Shares};
 use nagaya_tests::vm::VirtualMachine;
 use nagaya_tests::{
-    Cmd, Running, kill, machine_lacks, nagaya, proc_status, program, seed, skip, tool,
+    Cmd, Running, is_placeholder, kill, machine_lacks, nagaya, proc_status, program, seed, skip,
+    tool,
 };
 use rustix::process::Signal;
 
@@ -319,7 +320,9 @@ impl Job {
     }
 
     fn tasks(&self, node: usize) -> Vec<i32> {
-        let is_task = |&pid: &i32| proc_status(pid, "Name").is_some_and(|name| name == "cluster");
+        let is_task = |&pid: &i32| {
+            proc_status(pid, "Name").is_some_and(|name| name == "cluster") && !is_placeholder(pid)
+        };
         self.nodes.processes(node).into_iter().filter(is_task).collect()
     }
 }
@@ -398,8 +401,10 @@ fn a_death_at_any_instant_ends_the_job() {
         std::thread::sleep(Duration::from_millis(below(250)));
         let node = below(2) as usize;
         let pids = nodes.processes(node);
-        let shells = |pid: &i32| proc_status(*pid, "Name").is_none_or(|name| name != "sh");
-        let pids: Vec<i32> = pids.into_iter().filter(shells).collect();
+        let counts = |&pid: &i32| {
+            proc_status(pid, "Name").is_none_or(|name| name != "sh") && !is_placeholder(pid)
+        };
+        let pids: Vec<i32> = pids.into_iter().filter(counts).collect();
         if pids.is_empty() {
             running.signal(Signal::TERM);
         } else {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use nagaya_tests::program::c_with_libraries;
-use nagaya_tests::{Cmd, Running, WorkDir, is_alive, kill, nagaya, proc_status, tool, wait_until};
+use nagaya_tests::{
+    Cmd, Running, WorkDir, is_alive, is_placeholder, kill, nagaya, proc_status, tool, wait_until,
+};
 use rustix::process::Signal;
 
 /// Time limit for a stopped node, and for tasks that do not join.
@@ -38,6 +40,7 @@ fn below(pid: i32) -> Vec<i32> {
 fn tasks(job: &Running) -> Vec<i32> {
     let is_task = |&pid: &i32| {
         below(pid).is_empty()
+            && !is_placeholder(pid)
             && proc_status(pid, "Name").is_some_and(|name| name != "mpirun.openmpi")
     };
     below(job.pid()).into_iter().filter(is_task).collect()

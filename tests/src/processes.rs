@@ -24,6 +24,12 @@ pub fn is_alive(pid: i32) -> bool {
         .is_some_and(|state| !state.starts_with('Z') && !state.starts_with('X'))
 }
 
+/// Returns true if the process is a placeholder, which keeps a program's file from being written to
+/// while tasks run it. It is stopped by its tracer, and its end has no effect on a job.
+pub fn is_placeholder(pid: i32) -> bool {
+    proc_status(pid, "State").is_some_and(|state| state.starts_with('t'))
+}
+
 /// Sends a signal to one process, which may have ended already.
 pub fn kill(pid: i32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid).expect("a PID");
