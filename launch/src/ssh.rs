@@ -63,9 +63,10 @@ pub fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && text.chars().all(allowed)
 }
 
-/// Returns true if a program is OpenSSH's ssh by its name, which takes `--`.
+/// Returns true if a program is OpenSSH's ssh, which takes `--`. A user's script may be called
+/// `ssh`, too, and is given by its path.
 fn is_ssh(program: &OsStr) -> bool {
-    Path::new(program).file_name() == Some(OsStr::new("ssh"))
+    ["ssh", "/usr/bin/ssh"].iter().any(|ssh| program == OsStr::new(ssh))
 }
 
 /// Returns the command that [`start`] runs.
@@ -201,6 +202,7 @@ mod tests {
         let ssh = words(&command("NO_SUCH_RSH", Some("me"), "there", "true"));
         assert_eq!(ssh[ssh.len() - 5..], ["-l", "me", "--", "there", "sh -c 'true'"]);
         assert!(is_ssh(OsStr::new("/usr/bin/ssh")) && !is_ssh(OsStr::new("rsh")));
+        assert!(is_ssh(OsStr::new("ssh")) && !is_ssh(OsStr::new("/home/me/ssh")));
         for bad in ["", "-oProxyCommand=touch /tmp/x", "a b", "a;b", "$(b)", "a\nb", "`b`"] {
             assert!(!is_name(bad), "{bad}");
             let refused = |login, host| start("NO_SUCH_RSH", login, host, "true", |_| {});

@@ -1,8 +1,8 @@
 //! The carriers of a fabric: their choice, their common address and descriptor.
 //!
 //! `NAGAYA_NET` names the carriers, with commas between them, the preferred one first: `local`,
-//! `tcp`, `ucx`, or `ucx-tcp`, which lets UCX use TCP. Without it, these are `local`, `ucx` where the
-//! kernel has an RDMA device, and `tcp`.
+//! `tcp`, `ucx`, or `ucx-tcp`, which lets UCX use TCP. Without it, these are `local`, `ucx` where
+//! the kernel has an RDMA device, and `tcp`.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 

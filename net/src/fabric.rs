@@ -77,7 +77,8 @@ impl Fabric {
         Self::with_carriers(id, secret, &carriers)
     }
 
-    /// The same, if all peers are on this host: unless `NAGAYA_NET` names carriers, no port is opened.
+    /// The same, if all peers are on this host: unless `NAGAYA_NET` names carriers, no port is
+    /// opened.
     pub fn within_host(id: u64, secret: &Secret) -> Result<Self, FabricError> {
         match std::env::var(carriers::VARIABLE) {
             Ok(carriers) if !carriers.is_empty() => Self::with_carriers(id, secret, &carriers),
@@ -229,8 +230,8 @@ impl Fabric {
         self.events.pop_front()
     }
 
-    /// Lets the carriers make progress until there are events or no work, for a limited time. Returns true
-    /// if there are events.
+    /// Lets the carriers make progress until there are events or no work, for a limited time.
+    /// Returns true if there are events.
     pub fn progress(&mut self) -> bool {
         for _ in 0..ROUNDS_MAX {
             self.is_idle = !self.carriers.progress();

@@ -24,13 +24,13 @@
 //! node of a job with each other. [`mod@slice`] shortens the time until a woken thread gets a
 //! processor on which others compute.
 //!
-//! The implementation has these parts. `session` is one connection, [`order`] keeps its messages
-//! in order, [`secret`] authenticates, and [`wire`] is the wire format. [`carrier`] is the trait of
-//! carriers, which `carriers` chooses: `local`, `tcp`, and [`ucx`]. `stream` has the records of the first two. `sockets` sets options of TCP sockets,
-//! and `signals` preserves the program's signal handlers. [`launcher`] detects the launcher of the
-//! process. `pmix_client` and `pmi_client` implement [`wireup`] by PMIx and by PMI-1, whose text is
-//! [`pmi`]. [`hex`] writes bytes as text. [`ucx::ucp`] and [`pmix`] declare and load the two C
-//! libraries, by the macros of `declare`.
+//! The implementation has these parts. `session` is one connection, [`order`] keeps its messages in
+//! order, [`secret`] authenticates, and [`wire`] is the wire format. [`carrier`] is the trait of
+//! carriers, which `carriers` chooses: `local`, `tcp`, and [`ucx`]. `stream` has the records of the
+//! first two. `sockets` sets options of TCP sockets, and `signals` preserves the program's signal
+//! handlers. [`launcher`] detects the launcher of the process. `pmix_client` and `pmi_client`
+//! implement [`wireup`] by PMIx and by PMI-1, whose text is [`pmi`]. [`hex`] writes bytes as text.
+//! [`ucx::ucp`] and [`pmix`] declare and load the two C libraries, by the macros of `declare`.
 //!
 //! # For users of this crate
 //! - A process that forks keeps its fabric. Its child has none, and must not drop it. Executed

@@ -1,5 +1,5 @@
-//! The carrier between processes of one machine and user: rings in shared memory. No port is opened,
-//! and nobody but this user can connect.
+//! The carrier between processes of one machine and user: rings in shared memory. No port is
+//! opened, and nobody but this user can connect.
 //!
 //! [`rendezvous`] connects two processes by a socket, [`rings`] is the memory that they share, and
 //! [`connection`] moves messages through it. A side that sleeps is woken by a byte on the socket,

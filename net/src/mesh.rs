@@ -72,7 +72,8 @@ impl Mesh {
         Ok(Self::with_fabric(Fabric::new(me.into(), secret)?, timeout, alive))
     }
 
-    /// The same, if all nodes are on this host: unless `NAGAYA_NET` names carriers, no port is opened.
+    /// The same, if all nodes are on this host: unless `NAGAYA_NET` names carriers, no port is
+    /// opened.
     pub fn within_host(
         me: NodeId,
         secret: &Secret,

@@ -1,5 +1,5 @@
-//! Messages as records, for carriers whose peers have a stream of records between them. [`frame`] is
-//! the format, [`outgoing`] cuts messages into records, and [`input`] puts records together.
+//! Messages as records, for carriers whose peers have a stream of records between them. [`frame`]
+//! is the format, [`outgoing`] cuts messages into records, and [`input`] puts records together.
 
 pub mod frame;
 pub mod input;

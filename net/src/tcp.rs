@@ -1,9 +1,10 @@
 //! The carrier over TCP, between hosts without RDMA devices.
 //!
-//! Each connection is a Noise session ([`noise`]): authenticated by the job's secret, and encrypted.
-//! Nothing else is parsed before the session stands. Callers that have not proved themselves are
-//! bounded in number, time and bytes. [`record`] is the stream of sealed records, [`output`] the
-//! outgoing side without I/O, [`connection`] is one connection, and [`interfaces`] selects the addresses to listen on and to dial.
+//! Each connection is a Noise session ([`noise`]): authenticated by the job's secret, and
+//! encrypted. Nothing else is parsed before the session stands. Callers that have not proved
+//! themselves are bounded in number, time and bytes. [`record`] is the stream of sealed records,
+//! [`output`] the outgoing side without I/O, [`connection`] is one connection, and [`interfaces`]
+//! selects the addresses to listen on and to dial.
 
 mod connection;
 mod interfaces;

@@ -55,8 +55,8 @@ impl Connection {
         }
     }
 
-    /// Moves waiting messages into the ring as far as it has room. Calls `done` with the tag of each
-    /// message that is no longer needed. Returns true if any record was sent.
+    /// Moves waiting messages into the ring as far as it has room. Calls `done` with the tag of
+    /// each message that is no longer needed. Returns true if any record was sent.
     pub fn send(&mut self, mut done: impl FnMut(u64)) -> bool {
         let Ok(rings) = &self.rings else { return false };
         let (mut any, mut sleeps) = (false, false);
@@ -118,8 +118,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Announces that this side sleeps. Returns false if there is something to do first. Calls `done`
-    /// as [`send`](Self::send) does.
+    /// Announces that this side sleeps. Returns false if there is something to do first. Calls
+    /// `done` as [`send`](Self::send) does.
     pub fn about_to_sleep(&mut self, done: impl FnMut(u64)) -> bool {
         let Ok(rings) = &self.rings else { return true };
         // Before the announcement, which a publication takes back.

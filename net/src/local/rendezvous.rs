@@ -1,8 +1,8 @@
 //! The meeting of two carriers of one machine and user: a socket in a directory that only this user
 //! can enter, and the credentials of the other side.
 //!
-//! An address of this carrier has the boot ID of the machine, the inode of the network namespace, and
-//! the path of the socket. Containers with networks of their own count as machines.
+//! An address of this carrier has the boot ID of the machine, the inode of the network namespace,
+//! and the path of the socket. Containers with networks of their own count as machines.
 
 use std::fs::{self, DirBuilder};
 use std::os::fd::OwnedFd;
@@ -128,8 +128,8 @@ fn is_private(directory: &Path, user: u32) -> bool {
         .is_ok_and(|data| data.is_dir() && data.uid() == user && data.mode() & 0o077 == 0)
 }
 
-/// Removes the sockets that refuse connections. One that is being made does so, too, but its file is
-/// younger than a second.
+/// Removes the sockets that refuse connections. One that is being made does so, too, but its file
+/// is younger than a second.
 fn sweep(directory: &Path) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {

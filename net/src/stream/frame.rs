@@ -1,8 +1,8 @@
 //! The frames of messages in a stream of records.
 //!
-//! A record begins a frame, or continues it. The first one has a head, the message's header, and the
-//! payload if that is short. A longer payload fills the following records, so that it leaves from its
-//! place and arrives in its place.
+//! A record begins a frame, or continues it. The first one has a head, the message's header, and
+//! the payload if that is short. A longer payload fills the following records, so that it leaves
+//! from its place and arrives in its place.
 
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

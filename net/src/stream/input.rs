@@ -88,8 +88,8 @@ impl Input {
     }
 
     /// Handles a record of `bytes` bytes. `open` writes it to the start of the memory that it is
-    /// given, and needs `room` bytes there. A record that begins a frame, or does not fit its place,
-    /// is written to `plain`, which has this room.
+    /// given, and needs `room` bytes there. A record that begins a frame, or does not fit its
+    /// place, is written to `plain`, which has this room.
     pub fn record(
         &mut self,
         bytes: usize,

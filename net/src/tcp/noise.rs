@@ -86,8 +86,8 @@ impl Session {
         assert_eq!(bytes, sealed.len(), "sealing adds a tag");
     }
 
-    /// Opens a record into `plain`; returns its length. If `plain` is as long as `sealed`, nothing is
-    /// copied twice.
+    /// Opens a record into `plain`; returns its length. If `plain` is as long as `sealed`, nothing
+    /// is copied twice.
     pub fn open(&mut self, sealed: &[u8], plain: &mut [u8]) -> Result<usize, Unauthentic> {
         self.0.read_message(sealed, plain).map_err(|_| Unauthentic)
     }
