@@ -1,6 +1,6 @@
 //! The used part of PMIx's client interface, declared by hand and loaded at run time as in
-//! [`ucp`](crate::ucp). [`wireup`](crate::wireup) describes the purpose. The structures are those
-//! of PMIx 2 to 6.
+//! [`ucp`](crate::ucx::ucp). [`wireup`](crate::wireup) describes the purpose. The structures are
+//! those of PMIx 2 to 6.
 
 #![allow(non_camel_case_types, non_snake_case)]
 

@@ -332,7 +332,7 @@ fn ports(pid: i32) -> Vec<u16> {
     let links = descriptors.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
     let inode = |to: &str| Some(to.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
     let sockets: Vec<String> = links.filter_map(|to| inode(to.to_str()?)).collect();
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| std::fs::read_to_string(table));
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
     let mut ports = Vec::new();
     for line in tables.iter().flatten().flat_map(|table| table.lines().skip(1)) {
         let fields: Vec<&str> = line.split_whitespace().collect();
