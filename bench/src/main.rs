@@ -138,6 +138,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
+    // The other process of `net`, whose output is its address.
+    if let Topic::Net(options) = &arguments.topic
+        && let Some(carriers) = options.serves()
+    {
+        return net::serve(carriers);
+    }
     let out = &arguments.out;
     std::fs::create_dir_all(out)
         .map_err(|error| Failure::new(format!("{}: cannot be made: {error}", out.display())))?;

@@ -43,6 +43,11 @@ impl Options {
         Self::parse_from(["net"])
     }
 
+    /// Returns the carriers, if this is the other process.
+    pub fn serves(&self) -> Option<&str> {
+        self.serve.as_deref()
+    }
+
     /// Reduces the run to a smoke test.
     pub fn quick(mut self) -> Self {
         (self.rounds, self.messages) = (1, 100);
@@ -84,7 +89,7 @@ fn message(fabric: &mut Fabric) -> Result<(Peer, Vec<u8>, Vec<u8>), Failure> {
 }
 
 /// The other process: echoes messages with the header `echo`, answers `end`, and stops at `over`.
-fn serve(carriers: &str) -> Result<(), Failure> {
+pub fn serve(carriers: &str) -> Result<(), Failure> {
     let mut fabric = Fabric::with_carriers(2, &secret(), carriers).map_err(failed)?;
     println!("{}", hex::encode(fabric.address()));
     loop {
@@ -191,9 +196,6 @@ struct Samples {
 
 /// Measures, prints tables, writes `net.csv` and `net-targets.csv`.
 pub fn run(options: &Options, out: &Path) -> Result<(), Failure> {
-    if let Some(carriers) = &options.serve {
-        return serve(carriers);
-    }
     // This thread stays on one processor, and the other process on another.
     let allowed = sched_getaffinity(None).map_err(failed)?;
     let processors = cores::first_pair();

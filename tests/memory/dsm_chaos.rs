@@ -82,7 +82,8 @@ fn a_process_killed_or_stopped_at_any_instant_is_named_and_all_end() {
         wait_until("there are tasks", BUSY_MAX, || tasks(&job).len() >= wanted);
         let all = below(job.pid());
         let tasks = tasks(&job);
-        let victims = if stops { &tasks } else { &all };
+        let killed: Vec<i32> = all.iter().copied().filter(|&pid| !is_placeholder(pid)).collect();
+        let victims = if stops { &tasks } else { &killed };
         let victim = victims[random.usize(..victims.len())];
         let signal = if stops { Signal::STOP } else { Signal::KILL };
         let what =
