@@ -3,10 +3,10 @@
 //! Every figure is printed with that of the peer, and their ratio. Both come from alternating runs,
 //! so that a busy machine disturbs both alike. Each topic is a file: [`pingpong`] (with
 //! [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`], [`syscall`], [`pagetables`],
-//! [`memop`], [`net`], [`fcp`], [`ofi`], [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`], [`ainori`],
-//! [`apps`]. [`modes`] verifies that the peers transfer messages as their settings say. The C
-//! programs in `programs/` measure. This program compiles them, runs them alternately, and reports.
-//! `README.md` explains the results.
+//! [`memop`], [`net`], [`fcp`], [`ofi`], [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`],
+//! [`ainori`], [`apps`]. [`modes`] verifies that the peers transfer messages as their settings say.
+//! The C programs in `programs/` measure. This program compiles them, runs them alternately, and
+//! reports. `README.md` explains the results.
 
 mod ainori;
 mod apps;
