@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
+use slotmap::{DefaultKey, KeyData};
+
 use crate::error::FabricError;
 use crate::payload::Payload;
 
@@ -13,6 +15,11 @@ pub type Reason = Cow<'static, str>;
 
 /// A carrier's name for a way to a peer.
 pub type EndpointId = u64;
+
+/// Returns the key that a number names, such as a tag or an endpoint.
+pub fn key_of(name: u64) -> DefaultKey {
+    DefaultKey::from(KeyData::from_ffi(name))
+}
 
 /// Takes messages to other processes, for one thread at a time.
 ///

@@ -25,6 +25,8 @@ pub enum FabricError {
         /// The system's reason.
         errno: Errno,
     },
+    /// The user's directory for sockets cannot be used: why.
+    Directory(String),
     /// This host has no interface to listen on.
     NoInterface,
     /// `NAGAYA_NET` names an unknown carrier.
@@ -54,6 +56,7 @@ impl fmt::Display for FabricError {
                  NAGAYA_NET, UCX_TLS or UCX_NET_DEVICES forbid them (NAGAYA_NET=tcp needs no UCX)"
             ),
             Self::System { doing, errno } => write!(f, "cannot {doing}: {errno}"),
+            Self::Directory(line) => f.write_str(line),
             Self::NoInterface => f.write_str(
                 "no network interface is up; see `ip address`, and whether NAGAYA_NET_DEVICES or \
                  UCX_NET_DEVICES name another",

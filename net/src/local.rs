@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
-use slotmap::{DefaultKey, Key, KeyData, SlotMap};
+use slotmap::{DefaultKey, Key as _, SlotMap};
 
-use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way};
+use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way, key_of};
 use crate::error::FabricError;
 use crate::payload::Payload;
-use crate::stream::input::{Arrival, Broken};
+use crate::stream::input::{Arrival, Broken, Input};
 use crate::stream::outgoing::Outgoing;
 use connection::{Connection, RECORD_BYTES_MAX};
 use rendezvous::Listener;
@@ -67,7 +67,7 @@ impl Local {
         let failed =
             |errno| FabricError::System { doing: "listen for processes of this user", errno };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
-        let listener = Listener::new().map_err(failed)?;
+        let listener = Listener::new()?;
         let data = epoll::EventData::new_u64(LISTENER);
         epoll::add(&epoll, &listener.socket, data, epoll::EventFlags::IN).map_err(failed)?;
         Ok(Self {
@@ -114,7 +114,7 @@ impl Local {
         for event in &*events {
             match event.data.u64() {
                 LISTENER => self.accept(),
-                name => self.is_readable(DefaultKey::from(KeyData::from_ffi(name))),
+                name => self.is_readable(key_of(name)),
             }
         }
         !events.is_empty()
@@ -257,14 +257,14 @@ impl Carrier for Local {
     }
 
     fn answer(&mut self, way: Way, _: &[u8], tag: u64) -> Result<EndpointId, Reason> {
-        let connection = self.connections.get_mut(DefaultKey::from(KeyData::from_ffi(way.0)));
+        let connection = self.connections.get_mut(key_of(way.0));
         let is_free = |c: &&mut Connection| c.tag.is_none() && !c.has_failed;
         connection.filter(is_free).ok_or(BROKEN)?.tag = Some(tag);
         Ok(way.0)
     }
 
     fn close(&mut self, endpoint: EndpointId) {
-        let key = DefaultKey::from(KeyData::from_ffi(endpoint));
+        let key = key_of(endpoint);
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(tag) = connection.tag.take() else { return };
         let sends = std::mem::take(&mut connection.queue).into_iter();
@@ -283,7 +283,7 @@ impl Carrier for Local {
         payload: Payload,
         tag: u64,
     ) -> Sending {
-        let key = DefaultKey::from(KeyData::from_ffi(endpoint));
+        let key = key_of(endpoint);
         let Some(connection) = self.connections.get_mut(key).filter(|c| !c.has_failed) else {
             return Sending::Failed(BROKEN.into());
         };
@@ -297,17 +297,13 @@ impl Carrier for Local {
     }
 
     fn receive(&mut self, there: There, landing: Landing, tag: u64) -> Option<Landing> {
-        let key = DefaultKey::from(KeyData::from_ffi(there.name));
-        match self.connections.get_mut(key).filter(|c| c.input.is_paused()) {
-            Some(connection) => connection.input.accept(landing, tag),
-            None => self.happened.push_back(Happened::Received(tag, None)),
-        }
+        let input = self.connections.get_mut(key_of(there.name)).map(|c| &mut c.input);
+        self.happened.extend(Input::accept_from(input, landing, tag));
         None
     }
 
     fn refuse(&mut self, there: There) {
-        let key = DefaultKey::from(KeyData::from_ffi(there.name));
-        if let Some(connection) = self.connections.get_mut(key).filter(|c| c.input.is_paused()) {
+        if let Some(connection) = self.connections.get_mut(key_of(there.name)) {
             connection.input.refuse();
         }
     }

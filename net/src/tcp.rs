@@ -21,14 +21,14 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slotmap::{DefaultKey, Key, KeyData, SlotMap};
+use slotmap::{DefaultKey, Key as _, SlotMap};
 
-use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way};
+use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way, key_of};
 use crate::error::FabricError;
 use crate::payload::Payload;
 use crate::secret::{Secret, random};
 use crate::sockets::{is_dead, keep_alive, unacknowledged_bytes};
-use crate::stream::input::{Arrival, Broken};
+use crate::stream::input::{Arrival, Broken, Input};
 use crate::stream::outgoing::Outgoing;
 use connection::{BEGIN_MAX, Connection, END_MAX, Io, Refusal, Stage, Taken};
 use noise::{Handshake, Instance, SEALED_BYTES_MAX};
@@ -128,7 +128,7 @@ impl Tcp {
                 self.accept((name & !LISTENER) as usize);
                 continue;
             }
-            let key = DefaultKey::from(KeyData::from_ffi(name));
+            let key = key_of(name);
             let unread = !epoll::EventFlags::OUT;
             if flags.intersects(epoll::EventFlags::OUT) {
                 self.is_writable(key);
@@ -410,14 +410,14 @@ impl Carrier for Tcp {
     }
 
     fn answer(&mut self, way: Way, _: &[u8], tag: u64) -> Result<EndpointId, Reason> {
-        let connection = self.connections.get_mut(DefaultKey::from(KeyData::from_ffi(way.0)));
+        let connection = self.connections.get_mut(key_of(way.0));
         let is_free = |c: &&mut Connection| c.tag.is_none() && matches!(c.stage, Stage::Open(_));
         connection.filter(is_free).ok_or(BROKEN)?.tag = Some(tag);
         Ok(way.0)
     }
 
     fn close(&mut self, endpoint: EndpointId) {
-        let key = DefaultKey::from(KeyData::from_ffi(endpoint));
+        let key = key_of(endpoint);
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(tag) = connection.tag.take() else { return };
         let sends = connection.output.drop_messages();
@@ -441,7 +441,7 @@ impl Carrier for Tcp {
         payload: Payload,
         tag: u64,
     ) -> Sending {
-        let key = DefaultKey::from(KeyData::from_ffi(endpoint));
+        let key = key_of(endpoint);
         let connection = self.connections.get_mut(key);
         let works = |c: &&mut Connection| !matches!(c.stage, Stage::Failed | Stage::Closing(_));
         let Some(connection) = connection.filter(works) else {
@@ -466,17 +466,13 @@ impl Carrier for Tcp {
     }
 
     fn receive(&mut self, there: There, landing: Landing, tag: u64) -> Option<Landing> {
-        let key = DefaultKey::from(KeyData::from_ffi(there.name));
-        match self.connections.get_mut(key).filter(|c| c.input.is_paused()) {
-            Some(connection) => connection.input.accept(landing, tag),
-            None => self.happened.push_back(Happened::Received(tag, None)),
-        }
+        let input = self.connections.get_mut(key_of(there.name)).map(|c| &mut c.input);
+        self.happened.extend(Input::accept_from(input, landing, tag));
         None
     }
 
     fn refuse(&mut self, there: There) {
-        let key = DefaultKey::from(KeyData::from_ffi(there.name));
-        if let Some(connection) = self.connections.get_mut(key).filter(|c| c.input.is_paused()) {
+        if let Some(connection) = self.connections.get_mut(key_of(there.name)) {
             connection.input.refuse();
         }
     }

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use slotmap::{DefaultKey, Key, KeyData};
+use slotmap::{DefaultKey, Key as _};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{ANSWER_MAX, ANSWERING_MAX, Fabric};
-use crate::carrier::Way;
+use crate::carrier::{Way, key_of};
 use crate::event::{Event, Peer, SendId, Sending};
 use crate::order::InOrder;
 use crate::payload::Payload;
@@ -85,7 +85,7 @@ impl Fabric {
             self.dropped.malformed += 1;
             return;
         };
-        let key = DefaultKey::from(KeyData::from_ffi(header.session.get()));
+        let key = key_of(header.session.get());
         let token = self.secret.token(Domain::Welcome, &[payload]);
         let expected = self.sessions.get(key).filter(|session| {
             token.matches(&header.token)

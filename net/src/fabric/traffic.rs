@@ -3,11 +3,11 @@
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
 
-use slotmap::{DefaultKey, Key, KeyData};
+use slotmap::{DefaultKey, Key as _};
 use zerocopy::IntoBytes;
 
 use super::Fabric;
-use crate::carrier::{self, Data, Happened, Landing, Way};
+use crate::carrier::{self, Data, Happened, Landing, Way, key_of};
 use crate::error::FabricError;
 use crate::event::{Event, Peer, SendId, Sending};
 use crate::payload::Payload;
@@ -75,7 +75,7 @@ impl Fabric {
         match happened {
             Happened::Came { header, data, way } => self.came((carrier, way), &header, data),
             Happened::Sent(send, result) => {
-                let send = DefaultKey::from(KeyData::from_ffi(send));
+                let send = key_of(send);
                 let (key, id) = self.sends.remove(send).expect("completes once");
                 if id != 0 {
                     let sent = if result.is_ok() { Event::Sent } else { Event::Unsent };
@@ -87,7 +87,7 @@ impl Fabric {
                 }
             }
             Happened::Received(receipt, payload) => {
-                let receipt = DefaultKey::from(KeyData::from_ffi(receipt));
+                let receipt = key_of(receipt);
                 let (key, number) = self.receipts.remove(receipt).expect("completes once");
                 self.completed(key);
                 let Some(session) = self.sessions.get_mut(key) else { return };
@@ -100,9 +100,9 @@ impl Fabric {
                 }
             }
             Happened::Failed(tag, why) => {
-                self.lose(DefaultKey::from(KeyData::from_ffi(tag)), why.into_owned());
+                self.lose(key_of(tag), why.into_owned());
             }
-            Happened::Closed(tag) => self.completed(DefaultKey::from(KeyData::from_ffi(tag))),
+            Happened::Closed(tag) => self.completed(key_of(tag)),
         }
     }
 
@@ -117,7 +117,7 @@ impl Fabric {
             (Kind::Hello, Data::Here(payload)) => self.answer(way, header, &payload),
             (Kind::Welcome, Data::Here(payload)) => self.welcomed(header, &payload),
             (Kind::Ready | Kind::Data | Kind::Bye | Kind::Reset, data) => {
-                let key = DefaultKey::from(KeyData::from_ffi(header.session.get()));
+                let key = key_of(header.session.get());
                 let link = self.sessions.get(key).and_then(Session::link);
                 if !link.is_some_and(|link| link.theirs.matches(&header.token)) {
                     self.dropped.unauthenticated += 1;

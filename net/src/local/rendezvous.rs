@@ -4,26 +4,27 @@
 //! An address of this carrier has the boot ID of the machine, the inode of the network namespace,
 //! and the path of the socket. Containers with networks of their own count as machines.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use proc::host;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
 
 use crate::carrier::Reason;
+use crate::error::FabricError;
 use crate::hex;
 use crate::secret::random;
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 256;
-/// Length of a boot ID as text.
-const BOOT_ID_BYTES: usize = 36;
+/// Length of a boot ID.
+const BOOT_ID_BYTES: usize = size_of::<u128>();
 /// Length of the part of an address before the path.
-const PLACE_BYTES: usize = BOOT_ID_BYTES + 8;
+const PLACE_BYTES: usize = BOOT_ID_BYTES + size_of::<u64>();
 
 /// A listening socket. Dropped, its file is removed.
 pub struct Listener {
@@ -34,14 +35,21 @@ pub struct Listener {
 
 impl Listener {
     /// Listens in this user's directory. Removes sockets there that killed processes have left.
-    pub fn new() -> Result<Self, Errno> {
-        let directory =
-            directory().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::ACCESS))?;
+    ///
+    /// # Errors
+    /// The directory is not private, or the socket cannot be made.
+    pub fn new() -> Result<Self, FabricError> {
+        let directory = proc::directory::private("nagaya-net").map_err(FabricError::Directory)?;
         sweep(&directory);
         let path = directory.join(hex::encode(&random::<16>()));
-        let socket = socket()?;
-        rustix::net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
-        rustix::net::listen(&socket, BACKLOG)?;
+        let listen = || -> Result<OwnedFd, Errno> {
+            let socket = socket()?;
+            rustix::net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
+            rustix::net::listen(&socket, BACKLOG)?;
+            Ok(socket)
+        };
+        let doing = "listen for processes of this user";
+        let socket = listen().map_err(|errno| FabricError::System { doing, errno })?;
         Ok(Self { socket, path })
     }
 
@@ -96,36 +104,10 @@ fn socket() -> Result<OwnedFd, Errno> {
 /// Returns the boot ID and the network namespace.
 fn place() -> [u8; PLACE_BYTES] {
     let mut place = [0; PLACE_BYTES];
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let boot = boot.trim().as_bytes();
-    let bytes = boot.len().min(BOOT_ID_BYTES);
-    place[..bytes].copy_from_slice(&boot[..bytes]);
-    // The thread's, which may differ from that of the process.
-    let namespace = fs::metadata("/proc/thread-self/ns/net").map_or(0, |data| data.ino());
-    place[BOOT_ID_BYTES..].copy_from_slice(&namespace.to_le_bytes());
+    let (boot, namespace) = place.split_at_mut(BOOT_ID_BYTES);
+    boot.copy_from_slice(&host::boot_id().unwrap_or_default().to_le_bytes());
+    namespace.copy_from_slice(&host::network_namespace().to_le_bytes());
     place
-}
-
-/// Returns this user's directory for sockets, which it makes if need be.
-fn directory() -> std::io::Result<PathBuf> {
-    let user = geteuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let runtime = runtime.filter(|directory| is_private(directory, user));
-    let directory = match runtime {
-        Some(runtime) => runtime.join("nagaya-net"),
-        None => std::env::temp_dir().join(format!("nagaya-net-{user}")),
-    };
-    match DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    // Another user may have made it, or a link.
-    if is_private(&directory, user) { Ok(directory) } else { Err(Errno::ACCESS.into()) }
-}
-
-fn is_private(directory: &Path, user: u32) -> bool {
-    fs::symlink_metadata(directory)
-        .is_ok_and(|data| data.is_dir() && data.uid() == user && data.mode() & 0o077 == 0)
 }
 
 /// Removes the sockets that refuse connections. One that is being made does so, too, but its file

@@ -65,7 +65,7 @@ impl Input {
     }
 
     /// Selects the place of the announced payload, whose length it has.
-    pub fn accept(&mut self, mut landing: Landing, tag: u64) {
+    fn accept(&mut self, mut landing: Landing, tag: u64) {
         let frame = self.frame.as_mut().filter(|frame| matches!(frame.to, Target::Unknown));
         let frame = frame.expect("a payload was announced");
         assert_eq!(landing.extent().1, frame.bytes, "the place has the announced length");
@@ -74,9 +74,19 @@ impl Input {
 
     /// Drops the announced payload when it comes.
     pub fn refuse(&mut self) {
-        if let Some(frame) = &mut self.frame {
+        if let Some(frame) = self.frame.as_mut().filter(|it| matches!(it.to, Target::Unknown)) {
             frame.to = Target::Nowhere;
         }
+    }
+
+    /// Selects the place of the payload that the connection with this incoming side has announced.
+    /// Returns the event of a receive that fails, since the connection has ended meanwhile.
+    pub fn accept_from(input: Option<&mut Self>, landing: Landing, tag: u64) -> Option<Happened> {
+        match input.filter(|input| input.is_paused()) {
+            Some(input) => input.accept(landing, tag),
+            None => return Some(Happened::Received(tag, None)),
+        }
+        None
     }
 
     /// Gives up the payload under way; returns the tag of its receive.

@@ -5,13 +5,15 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-use slotmap::{DefaultKey, Key, KeyData, SlotMap};
+use slotmap::{DefaultKey, Key as _, SlotMap};
 
 use super::config::Config;
 use super::inbox::{Failure, Inbox, Noted, Operation, Work, came, complete, failed, received};
 use super::sockets::Sockets;
 use super::ucp::*;
-use crate::carrier::{Carrier, Data, EndpointId, Happened, Landing, Reason, Sending, There, Way};
+use crate::carrier::{
+    Carrier, Data, EndpointId, Happened, Landing, Reason, Sending, There, Way, key_of,
+};
 use crate::error::FabricError;
 use crate::payload::Payload;
 use crate::signals;
@@ -250,7 +252,7 @@ impl Carrier for Worker {
         if self.worker.is_null() {
             return; // left as it is
         }
-        let key = DefaultKey::from(KeyData::from_ffi(endpoint));
+        let key = key_of(endpoint);
         let Some(Endpoint { ep, failure }) = self.endpoints.remove(key) else { return };
         let key = self.begin(Work::Close { failure });
         let mut param = self.parameters(key);
@@ -271,9 +273,7 @@ impl Carrier for Worker {
         payload: Payload,
         tag: u64,
     ) -> Sending {
-        let Some(&Endpoint { ep, .. }) =
-            self.endpoints.get(DefaultKey::from(KeyData::from_ffi(endpoint)))
-        else {
+        let Some(&Endpoint { ep, .. }) = self.endpoints.get(key_of(endpoint)) else {
             return Sending::Failed("the connection is closed".into());
         };
         let (start, bytes) = payload.extent();
