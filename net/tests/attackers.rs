@@ -12,7 +12,7 @@ use net::secret::{Domain, Secret};
 use net::wire::{Address, CarrierKind, Section, sections};
 
 mod node;
-use node::{Node, TIME_LIMIT, play, random, round, secret};
+use node::{Node, TIME_LIMIT, lost_by_another_secret, play, random, round, secret};
 
 /// Length of a carrier's random name, which begins its address.
 const INSTANCE_BYTES: usize = 16;
@@ -253,24 +253,7 @@ fn a_connection_with_a_changed_byte_is_lost() {
 #[test]
 fn a_peer_with_another_secret_is_refused() {
     let mut fabric = fabric(1);
-    // It knows the address, and passes it off as one of its own.
-    let others = Secret::random();
-    let mut other = Fabric::with_carriers(2, &others, "tcp").unwrap();
-    let own = fabric.address().to_vec();
-    let (head, rest) = Address::parse(&own).unwrap();
-    let token = others.token(Domain::Address, &[&head.id.get().to_le_bytes(), rest]);
-    let peer = other.connect(&Address::bytes(1, token, rest)).unwrap();
-    other.send(peer, b"let me in", Vec::new()).unwrap();
-    let begin = Instant::now();
-    let lost = loop {
-        assert!(begin.elapsed() < ANSWER_MAX + TIME_LIMIT);
-        assert!(fabric.poll().is_none());
-        match other.wait(Duration::from_millis(1)).unwrap() {
-            Some(Event::Lost { why, .. }) => break why,
-            Some(Event::Unsent(_)) | None => {}
-            Some(event) => panic!("{event:?}"),
-        }
-    };
+    let lost = lost_by_another_secret(&mut fabric, "tcp");
     assert!(lost.contains("handshake") && lost.contains("secret"), "{lost}");
     let refused = fabric.dropped().unauthenticated;
     assert!(refused >= 1, "one for each address that was tried: {refused}");

@@ -12,7 +12,7 @@ use net::wire::{Address, CarrierKind, Header, Hello, Kind, sections};
 use zerocopy::IntoBytes as _;
 
 mod node;
-use node::{Node, TIME_LIMIT, play, random, round, secret};
+use node::{Node, TIME_LIMIT, lost_by_another_secret, play, random, round, secret};
 
 #[test]
 fn role() {
@@ -29,12 +29,12 @@ fn over_ucx() -> [(&'static str, String); 1] {
     [("NAGAYA_NET", CARRIERS.to_owned())]
 }
 
-/// Somebody who speaks UCX, and sends what it likes.
+/// A process that speaks UCX, and sends any messages.
 struct Stranger {
     ucp: &'static Ucp,
     worker: *mut ucp_worker,
     ep: *mut ucp_ep,
-    /// What UCX may still read.
+    /// Buffers that UCX may still read.
     sent: Vec<Vec<u8>>,
 }
 
@@ -94,7 +94,7 @@ impl Stranger {
     }
 }
 
-/// Until so much has been dropped; nobody is told of anything.
+/// Lets both work until the counters have these values. The fabric reports no event.
 #[track_caller]
 fn until_dropped(fabric: &mut Fabric, stranger: &mut Stranger, expected: Dropped) {
     let begin = Instant::now();
@@ -157,7 +157,7 @@ fn malformed_and_forged_messages_are_dropped_and_counted() {
         let token = Secret::random().token(Domain::Token, &[]);
         let kinds = [(Kind::Data, 100), (Kind::Data, 2 << 20), (Kind::Bye, 0), (Kind::Reset, 0)];
         for (kind, bytes) in kinds {
-            // What has come, and what comes next.
+            // The number of the last message, and of the next one.
             for sequence in [1, 2] {
                 let header = Header::new(kind, session, sequence, token, 0);
                 stranger.send(header.as_bytes(), &noise(bytes));
@@ -173,7 +173,7 @@ fn malformed_and_forged_messages_are_dropped_and_counted() {
 fn a_hello_that_is_played_back_makes_no_connection() {
     let mut fabric = fabric(1, &secret());
     let mut stranger = Stranger::new(fabric.address());
-    // Somebody who has lived, and whose hello was heard.
+    // A fabric that has ended, and whose hello was recorded.
     let dead = Node::start("echo", 3, &over_ucx()).address.clone();
     let (_, ucx) = Address::parse(&dead).unwrap();
     let (header, payload) = hello(&secret(), 3, 1, ucx);
@@ -192,24 +192,7 @@ fn a_hello_that_is_played_back_makes_no_connection() {
 #[test]
 fn a_peer_with_another_secret_gets_no_answer() {
     let mut fabric = fabric(1, &secret());
-    // It knows the address, and passes it off as one of its own.
-    let others = Secret::random();
-    let mut other = self::fabric(2, &others);
-    let own = fabric.address().to_vec();
-    let (head, ucx) = Address::parse(&own).unwrap();
-    let token = others.token(Domain::Address, &[&head.id.get().to_le_bytes(), ucx]);
-    let peer = other.connect(&Address::bytes(1, token, ucx)).unwrap();
-    other.send(peer, b"let me in", Vec::new()).unwrap();
-    let begin = Instant::now();
-    let lost = loop {
-        assert!(begin.elapsed() < ANSWER_MAX + TIME_LIMIT);
-        assert!(fabric.poll().is_none());
-        match other.wait(Duration::from_millis(1)).unwrap() {
-            Some(Event::Lost { why, .. }) => break why,
-            Some(Event::Unsent(_)) | None => {}
-            Some(event) => panic!("{event:?}"),
-        }
-    };
+    let lost = lost_by_another_secret(&mut fabric, CARRIERS);
     assert!(lost.contains("has not answered") && lost.contains("secret"), "{lost}");
     assert_eq!(fabric.dropped(), Dropped { malformed: 0, unauthenticated: 1 });
 }

@@ -1,6 +1,6 @@
-//! What a task has of the kernel besides ordinary memory works as in a process, and its end leaves
-//! nothing of it to the others: contexts of asynchronous I/O, rings of io_uring, System V memory,
-//! a raised stack limit, a seccomp filter of the program's own.
+//! Kernel objects of a task work as in a process, and none of them outlives the task: contexts of
+//! asynchronous I/O, rings of io_uring, System V memory, a raised stack limit, a seccomp filter of
+//! the program's own.
 
 use std::path::PathBuf;
 

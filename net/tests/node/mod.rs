@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use net::event::{Event, Peer};
-use net::fabric::Fabric;
+use net::fabric::{ANSWER_MAX, Fabric};
 use net::hex;
-use net::secret::Secret;
+use net::secret::{Domain, Secret};
+use net::wire::Address;
 
 /// Longer than anything takes: what hangs, hangs for ever.
 pub const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -102,6 +103,35 @@ pub fn again_over(carriers: &str, libraries: Option<&Path>) {
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "over {carriers}:\n{said}\n{errors}");
+}
+
+/// Lets both work until `other` has lost its peer; returns the reason. `fabric` reports no event.
+#[track_caller]
+pub fn until_lost(fabric: &mut Fabric, other: &mut Fabric) -> String {
+    let begin = Instant::now();
+    loop {
+        assert!(begin.elapsed() < ANSWER_MAX + TIME_LIMIT);
+        assert!(fabric.poll().is_none());
+        match other.wait(Duration::from_millis(1)).unwrap() {
+            Some(Event::Lost { why, .. }) => return why,
+            Some(Event::Unsent(_)) | None => {}
+            Some(event) => panic!("{event:?}"),
+        }
+    }
+}
+
+/// Connects a fabric with another secret to `fabric`. It knows the address, and passes it off as
+/// one of its own. Returns the reason why its connection is lost.
+#[track_caller]
+pub fn lost_by_another_secret(fabric: &mut Fabric, carriers: &str) -> String {
+    let others = Secret::random();
+    let mut other = Fabric::with_carriers(2, &others, carriers).unwrap();
+    let own = fabric.address().to_vec();
+    let (head, sections) = Address::parse(&own).unwrap();
+    let token = others.token(Domain::Address, &[&head.id.get().to_le_bytes(), sections]);
+    let peer = other.connect(&Address::bytes(1, token, sections)).unwrap();
+    other.send(peer, b"let me in", Vec::new()).unwrap();
+    until_lost(fabric, &mut other)
 }
 
 /// What `role` in each test file calls: plays the role, if there is one.

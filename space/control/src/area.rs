@@ -104,7 +104,7 @@ impl Control {
         unsafe { &*self.space().slots.add(id as usize) }
     }
 
-    /// What the task has in the mm besides its segment.
+    /// Returns the record of the task's mappings and contexts outside its segment.
     pub fn outside(&self, id: u32) -> &Outside {
         assert!(id < self.tasks_max());
         // SAFETY: the table has `tasks_max` entries, all atomics.

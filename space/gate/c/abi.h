@@ -78,8 +78,8 @@ struct shm {
 	u64 address, size;
 };
 
-/* What a task has in the mm besides its segment, one for each ID. Written by the task, and read
- * by the process that removes it at the task's end. See outside.c. */
+/* The mappings and contexts of a task outside its segment, one record for each ID. The task writes
+ * it, and the process that removes them at the task's end reads it. See outside.c. */
 #define OUTSIDE_MAX 31
 struct outside {
 	u32 uses_aio; /* 1: rings of asynchronous I/O may lie in the segment */

@@ -262,7 +262,7 @@ pub mod ask {
 /// Mappings outside its segment that a task can have at a time.
 pub const OUTSIDE_MAX: usize = 31;
 
-/// What a task has in the mm besides its segment (`c/outside.c`).
+/// The mappings and contexts of a task outside its segment (`c/outside.c`).
 #[repr(C)]
 #[derive(Debug)]
 pub struct Outside {

@@ -115,7 +115,7 @@ pub(crate) fn run(socket: OwnedFd, control: Control, memory: &Memory, ids: &Rang
         let answer = match start_task(control, &mut fixed, *start, fds) {
             Ok(pid) => {
                 let target = Pid::from_raw(pid as i32);
-                // What other tasks leave is removed before the next of their ID starts.
+                // The remains of other tasks are removed before the next task of their ID starts.
                 let target = target.filter(|_| tasks.len() < tasks_max);
                 let pidfd = target.and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
                 tasks.extend(pidfd.map(|pidfd| (id, pidfd)));
@@ -139,8 +139,8 @@ fn watched_max() -> usize {
     limit.map_or(usize::MAX, |limit| limit as usize / 2)
 }
 
-/// Waits for a request of the owner. Meanwhile removes what ended tasks have left in this mm
-/// besides their segments. Returns false if the wait fails.
+/// Waits for a request of the owner. Meanwhile removes the remains of ended tasks in this mm
+/// outside their segments. Returns false if the wait fails.
 fn wait(control: Control, owner: &Connection, tasks: &mut Vec<(u32, OwnedFd)>) -> bool {
     loop {
         let mut fds = vec![PollFd::new(owner, PollFlags::IN)];

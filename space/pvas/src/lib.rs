@@ -5,8 +5,8 @@
 //! own PID, descriptors, signal table and working directory. The module `capi` is the C library
 //! libpvas (`include/pvas.h`).
 //!
-//! `child` starts a task, and `watcher` reclaims it after its end, with what it left `outside` of
-//! its segment. `owner` creates and changes the control area; the crate `control` is the view that
+//! `child` starts a task, and `watcher` reclaims it after its end, with its remains `outside` its
+//! segment. `owner` creates and changes the control area; the crate `control` is the view that
 //! tasks have of it. `domain` creates parts of a space that have separate page tables. Each domain
 //! has a `keeper`, and all map the same `memory` (`views`). `machines` divides a space among
 //! several machines, and `agent` reports to the transport of pages between them.

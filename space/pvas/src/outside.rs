@@ -1,6 +1,6 @@
-//! Removes what an ended task has left in the mm besides its segment (`gate/c/outside.c`):
-//! mappings whose address the kernel chose, such as the rings of io_uring, and contexts of
-//! asynchronous I/O. Both would last until the job ends, and the contexts would use up
+//! Removes the remains of an ended task outside its segment (`gate/c/outside.c`): mappings whose
+//! address the kernel chose, such as the rings of io_uring, and contexts of asynchronous I/O. Both
+//! would last until the job ends, and the contexts would use up
 //! fs.aio-max-nr, a limit of the whole machine.
 
 use std::sync::atomic::Ordering::AcqRel;
@@ -17,7 +17,7 @@ const RING: &str = "/[aio]";
 /// Time that the kernel may take to end the I/O of contexts. Later it ends beside the caller.
 const IO_END_MAX: Duration = Duration::from_secs(1);
 
-/// Removes what the last task of this ID has left.
+/// Removes the remains of the last task of this ID.
 ///
 /// # Safety
 /// The calling thread is in the task's mm. No thread of the task is left in that mm, and its

@@ -27,7 +27,7 @@ const fn pages(bytes: usize) -> usize {
 }
 
 /// Returns the sizes of the parts behind the gate's code, in bytes: parameters, slots, images,
-/// sites, regions, PIDs, what tasks have outside their segments. Two more parts serve spaces over
+/// sites, regions, PIDs, records of memory outside segments. Two more parts serve spaces over
 /// several machines: the requests of tasks and the published blocks.
 fn parts(tasks_max: u32) -> [usize; 9] {
     [

@@ -30,7 +30,7 @@ pub fn reserve() -> usize {
     // SAFETY: mallopt changes settings of malloc only. The block has `size` bytes if it is not
     // null, and is freed at once.
     unsafe {
-        // One arena, which grows by brk, and keeps what is freed.
+        // One arena, which grows by brk, and keeps freed memory.
         libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_MMAP_THRESHOLD, i32::MAX);
         libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);

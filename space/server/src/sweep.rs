@@ -34,7 +34,7 @@ const LOCAL_FILE_SYSTEMS: [i64; 8] = [
     0x8584_58f6,
 ];
 
-/// Listens on `path`, and removes what killed servers have left in its directory. If another
+/// Listens on `path`, and removes files that killed servers have left in its directory. If another
 /// process keeps the directory locked, nothing is removed.
 pub fn listen_and_sweep(path: &Path) -> io::Result<UnixListener> {
     let Some(directory) = path.parent() else { return listen(path) };

@@ -271,8 +271,8 @@ mod tests {
         assert!(expected.answer(&invitation).is_err());
     }
 
-    /// Has an invitation fetched while `others` connections to the port do what `disturb` does,
-    /// each in a thread. Returns those connections.
+    /// Fetches an invitation while `others` connections to the port run `disturb`, each in a
+    /// thread. Returns those connections.
     fn fetch_beside(others: usize, disturb: fn(&mut TcpStream, &AtomicBool)) -> Vec<TcpStream> {
         let invitation = Invitation::new(place(1), [9; 32], 2, "two".into());
         let expected = Expected::new("127.0.0.1").expect("a port");

@@ -2,8 +2,8 @@
 //!
 //! Anybody on the network can connect. So nothing waits for one caller: all are read at the same
 //! time, each has one deadline for its whole first line, and their number and the bytes that they
-//! may send are bounded. If there are too many, the longest connected one is closed. A daemon that
-//! was told to call sends its line at once, so it is not the one that waits longest.
+//! may send are bounded. If there are too many, the longest connected one is closed. A daemon
+//! with a ticket sends its line at once, so it is not the one that waits longest.
 
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
@@ -93,7 +93,7 @@ impl Callers {
         debug_assert!(self.callers.len() <= CALLERS_MAX);
     }
 
-    /// Reads what has arrived, and closes callers that are late or that failed.
+    /// Reads the bytes of all callers, and closes callers that are late or that failed.
     fn read(&mut self, sent: &mut Vec<(TcpStream, String)>) {
         let now = Instant::now();
         let callers = std::mem::take(&mut self.callers);

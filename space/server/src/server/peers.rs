@@ -259,7 +259,7 @@ impl Peers {
         peer.connection.queued() == 0
     }
 
-    /// Sends what the peer's socket takes, and updates the events to wait for.
+    /// Sends as many replies as the peer's socket takes, and updates the events to wait for.
     fn flush(&mut self, key: u64) -> io::Result<()> {
         let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
         if peer.connection.queued() > 0 && peer.connection.flush()? > 0 {

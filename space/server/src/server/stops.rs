@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Running,
-    /// It was told to stop itself, as its task has stopped.
+    /// It has a message to stop itself, since its task has stopped.
     Told,
     /// It was stopped, and its task was stopped for it.
     Stopped,
@@ -74,8 +74,8 @@ impl Stops {
         stopped.collect()
     }
 
-    /// Records that the task of this stub has stopped. Returns true if the stub is to be told. One
-    /// that is stopped already would read the message after it continues, and stop again.
+    /// Records that the task of this stub has stopped. Returns true if the stub must get a
+    /// message. A stub that is stopped already would read it after it continues, and stop again.
     pub(super) fn task_stopped(&mut self, key: u64) -> bool {
         let Some(pair) = self.pairs.get_mut(&key) else { return false };
         let is_stopped = pair.state == State::Stopped || is_stopped(pair.stub);
