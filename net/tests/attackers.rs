@@ -3,12 +3,15 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use net::event::{Dropped, Event};
 use net::fabric::{ANSWER_MAX, Fabric};
-use net::secret::{Domain, Secret};
+use net::secret::Domain;
 use net::wire::{Address, CarrierKind, Section, sections};
 
 mod node;
@@ -337,4 +340,29 @@ fn peers_of_one_host_open_no_port() {
     round(&mut fabric, peer, 0);
     // The check finds the ports of others.
     assert_ne!(ports(self::echo().pid()), []);
+}
+
+/// Root can enter the directory of another user, whose carrier could be an attacker's.
+#[test]
+fn carriers_of_two_users_share_no_memory() {
+    // SAFETY: a plain call.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip::because("only root starts a process of another user");
+    }
+    let directory = std::env::temp_dir().join(format!("attackers-user-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = directory.join("node");
+    let own = std::env::current_exe().unwrap();
+    assert!(Command::new("cp").args([&own, &program]).status().unwrap().success());
+    let mut nobody = Command::new(&program);
+    nobody.uid(65534).gid(65534).current_dir("/").env_remove("XDG_RUNTIME_DIR");
+    let echo = Node::from(nobody, "echo", 2, &[("NAGAYA_NET", "local".to_owned())]);
+    let mut fabric = Fabric::with_carriers(1, &secret(), "local").unwrap();
+    fabric.connect(&echo.address).unwrap();
+    match fabric.wait(TIME_LIMIT).unwrap() {
+        Some(Event::Lost { why, .. }) => assert!(why.contains("not permitted"), "{why}"),
+        event => panic!("{event:?}"),
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
 }

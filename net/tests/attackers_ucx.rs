@@ -4,7 +4,7 @@ use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-use net::event::{Dropped, Event};
+use net::event::Dropped;
 use net::fabric::{ANSWER_MAX, Fabric};
 use net::secret::{Domain, Secret};
 use net::ucx::ucp::*;

@@ -162,3 +162,68 @@ impl Connection {
 fn wake(socket: &OwnedFd) {
     let _ = send(socket.as_fd(), &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use sync::ring::Buffer as _;
+
+    use super::*;
+
+    fn pair() -> [Connection; 2] {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .expect("a pair of sockets");
+        let ours = Rings::create(here.as_fd()).expect("rings");
+        let theirs = Rings::receive(there.as_fd()).expect("rings").expect("sent before");
+        [Connection::new(here, Ok(ours)), Connection::new(there, Ok(theirs))]
+    }
+
+    fn receive(connection: &mut Connection) -> Result<Option<Arrival>, Broken> {
+        let (mut plain, mut arrived) = (vec![0; RECORD_BYTES_MAX], None);
+        connection.receive(&mut plain, |arrival| arrived = Some(arrival))?;
+        Ok(arrived)
+    }
+
+    #[test]
+    fn a_message_wakes_a_peer_that_sleeps_and_no_other() {
+        let [mut here, mut there] = pair();
+        let send = |from: &mut Connection| {
+            from.queue.push_back(Outgoing::new(b"header".to_vec(), vec![7; 100].into(), 1));
+            assert!(from.send(|_| {}));
+        };
+        let mut byte = [0; 8];
+        let mut woken = |to: &Connection| recv(&to.socket, &mut byte, RecvFlags::DONTWAIT).is_ok();
+        send(&mut here);
+        assert!(!woken(&there), "it does not sleep");
+        assert!(!there.about_to_sleep(|_| {}), "there is a message");
+        there.awake();
+        let came = receive(&mut there);
+        assert!(matches!(came, Ok(Some(Arrival::Whole(header, _))) if header == b"header"));
+        // With lines to free: their publication must not take back the announcement.
+        assert!(there.about_to_sleep(|_| {}));
+        send(&mut here);
+        assert!(woken(&there), "it sleeps");
+        send(&mut here);
+        assert!(!woken(&there), "it is awake");
+    }
+
+    /// The other side can write anything into the memory.
+    #[test]
+    fn corrupt_memory_breaks_the_connection() {
+        // A kind that no sender writes; a length above that of a record, and of the ring.
+        for word in [7, 5 | (RECORD_BYTES_MAX as u64 + 1) << 3, 5 | ((1 << 29) - 1) << 3, u64::MAX]
+        {
+            let [mut here, there] = pair();
+            let ring = &there.rings.as_ref().expect("rings").out;
+            ring.header(0).store(word, std::sync::atomic::Ordering::Release);
+            assert!(receive(&mut here).is_err(), "{word:#x}");
+        }
+        // A record that begins no frame.
+        let [mut here, there] = pair();
+        let mut sender = Sender::new(0, 0);
+        let ring = &there.rings.as_ref().expect("rings").out;
+        sender.send(ring, Kind::Part, &[&[0xff; 40]]).expect("room");
+        assert!(receive(&mut here).is_err());
+    }
+}

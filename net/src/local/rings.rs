@@ -100,3 +100,63 @@ impl Drop for Rings {
         let _ = unsafe { munmap(self.start.as_ptr().cast(), 2 * bytes_of_ring()) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sockets() -> (OwnedFd, OwnedFd) {
+        let flags = rustix::net::SocketFlags::CLOEXEC;
+        let (unix, stream) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM);
+        rustix::net::socketpair(unix, stream, flags, None).expect("a pair of sockets")
+    }
+
+    /// Sends memory in place of rings.
+    fn send_memory(socket: &OwnedFd, bytes: usize, seals: SealFlags) {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memory = rustix::fs::memfd_create("test", flags).expect("memory");
+        rustix::fs::ftruncate(&memory, bytes as u64).expect("room");
+        rustix::fs::fcntl_add_seals(&memory, seals).expect("seals");
+        let descriptors = [memory.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        sendmsg(socket, &[IoSlice::new(&[1])], &mut ancillary, SendFlags::NOSIGNAL).expect("sent");
+    }
+
+    #[test]
+    fn rings_are_shared() {
+        let (here, there) = sockets();
+        assert!(Rings::receive(there.as_fd()).expect("an open socket").is_none());
+        let _ours = Rings::create(here.as_fd()).expect("rings");
+        assert!(Rings::receive(there.as_fd()).expect("rings").is_some());
+    }
+
+    /// The other side could make it shorter, and an access would end this process by SIGBUS.
+    #[test]
+    fn memory_that_can_change_its_size_is_refused() {
+        let right = 2 * bytes_of_ring();
+        for (bytes, seals) in [
+            (right, SealFlags::empty()),
+            (right, SealFlags::GROW),
+            (right - 4096, SEALS),
+            (0, SEALS),
+        ] {
+            let (here, there) = sockets();
+            send_memory(&here, bytes, seals);
+            assert!(
+                matches!(Rings::receive(there.as_fd()), Err(Errno::PROTO)),
+                "{bytes} {seals:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_message_without_memory_is_refused() {
+        let (here, there) = sockets();
+        rustix::net::send(&here, &[1], SendFlags::NOSIGNAL).expect("sent");
+        assert!(matches!(Rings::receive(there.as_fd()), Err(Errno::PROTO)));
+        drop(here);
+        assert!(matches!(Rings::receive(there.as_fd()), Err(Errno::CONNRESET)));
+    }
+}
