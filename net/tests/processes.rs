@@ -241,6 +241,7 @@ fn a_peer_that_is_stopped_is_waited_for() {
     let peer = fabric.connect(&echo.address).unwrap();
     round(&mut fabric, peer, 0);
     echo.signal(libc::SIGSTOP);
+    echo.until_stopped();
     for _ in 0..20 {
         fabric.send(peer, b"later", vec![3; 1 << 20]).unwrap();
     }

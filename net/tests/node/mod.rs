@@ -72,6 +72,21 @@ impl Node {
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
     }
 
+    /// Waits until all threads are stopped. A thread on another processor runs on for a moment.
+    pub fn until_stopped(&self) {
+        let begin = Instant::now();
+        let is_stopped = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).expect("a thread");
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        };
+        let tasks = format!("/proc/{}/task", self.pid());
+        let threads =
+            || std::fs::read_dir(&tasks).expect("our child").map(|it| it.expect("a name"));
+        while !threads().all(is_stopped) {
+            assert!(begin.elapsed() < TIME_LIMIT, "it runs on");
+        }
+    }
+
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().expect("our child")
     }
