@@ -4,8 +4,8 @@
 //! `area` is the control area of a space, `this` the calling task, and `identity` names one of the
 //! tasks that had an ID. `export` is the directory of names in a task's export area. A `hold`
 //! keeps the memory of another task mapped while the caller works in it. `machines` is for spaces
-//! over several machines. `peer` identifies the process at the other end of a socket. `error` has the errors, and `hash`
-//! shortens names.
+//! over several machines. `peer` identifies the process at the other end of a socket. `error` has
+//! the errors, and `hash` shortens names.
 
 mod area;
 mod error;

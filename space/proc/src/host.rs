@@ -22,7 +22,8 @@ pub fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
 }
 
-/// Returns the inode number of the calling thread's network namespace, or 0 if /proc is not mounted.
+/// Returns the inode number of the calling thread's network namespace, or 0 if /proc is not
+/// mounted.
 pub fn network_namespace() -> u64 {
     fs::metadata("/proc/thread-self/ns/net").map_or(0, |namespace| namespace.ino())
 }
