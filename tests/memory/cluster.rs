@@ -194,17 +194,18 @@ fn sequentially_used_pages_are_prefetched() {
 fn the_first_touch_of_a_block_takes_one_round_trip() {
     let Some(nodes) = machines(2) else { return };
     let program = program::c_with_libraries("cluster.c", &["pvas_delegate", "pvas"]);
-    // Packets that the home receives: requests, and acknowledgements of TCP.
-    let packets = |case: &str| {
-        let before = nodes.received(0).1;
+    // What the other node sends to the home.
+    let segments = |case: &str| {
+        let before = nodes.sent_segments(1);
         run(&nodes, "all:1,@node2:1", &["-K"], &program).arg(case).run().ok();
-        nodes.received(0).1 - before
+        nodes.sent_segments(1) - before
     };
-    let [none, first, again] = ["touch_nothing", "touch_first", "touch_again"].map(packets);
-    println!("packets without touches: {none}, with one per block: {first}, with two: {again}");
+    let [none, first, again] = ["touch_nothing", "touch_first", "touch_again"].map(segments);
+    println!("segments without touches: {none}, with one per block: {first}, with two: {again}");
     let (first_touch, later_touch) = (first.saturating_sub(none), again.saturating_sub(first));
-    assert!(later_touch >= 128, "{none}, {first} and {again} packets");
-    assert!(4 * first_touch < 5 * later_touch, "{none}, {first} and {again} packets");
+    // Of 128 requests, some go together or instead of an idle node's message.
+    assert!(later_touch >= 96, "{none}, {first} and {again} segments");
+    assert!(4 * first_touch < 5 * later_touch, "{none}, {first} and {again} segments");
 }
 
 #[test]

@@ -210,4 +210,16 @@ impl Nodes {
         let mut next = || numbers.next().and_then(|it| it.parse().ok()).expect("a number");
         (next(), next())
     }
+
+    /// TCP segments with data that a node has sent: without acknowledgements, which come at times
+    /// with data and at times alone, and without what was sent again.
+    pub fn sent_segments(&self, node: usize) -> u64 {
+        let text = self.on(node, Cmd::new(tool("cat")).arg("/proc/net/netstat")).run().ok();
+        // One line of names, one of numbers.
+        let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+        let mut fields = || lines.next().expect("TCP's counters").split_whitespace();
+        let (mut names, numbers) = (fields(), fields());
+        let place = names.position(|name| name == "TCPOrigDataSent").expect("a counter");
+        numbers.skip(place).next().and_then(|it| it.parse().ok()).expect("a number")
+    }
 }
