@@ -66,12 +66,17 @@ static void begin(void)
 }
 
 /* Task 0, at whose board the others look, stays until they have gone. */
-static void part(void)
+static void outlast(void)
 {
-	meet();
 	for (int task = 1; !me && task < tasks; task++)
 		while (pvas_getpid(PVAS_SELF, task) >= 0 || errno == EREMOTE)
 			usleep(500);
+}
+
+static void part(void)
+{
+	meet();
+	outlast();
 }
 
 static char *map(size_t size)
@@ -347,6 +352,7 @@ static void ends(void)
 			usleep(1000);
 		CHECK_EQ(signal_at(far), SIGSEGV);
 	}
+	outlast();
 }
 
 enum { BLOCK = 2 << 20 };
