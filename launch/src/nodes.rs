@@ -324,11 +324,16 @@ fn keep(command: &mut Command, descriptor: i32) {
 /// even if its network hangs.
 fn alone(command: &mut Command) {
     command.process_group(0);
-    // SAFETY: prctl is a plain system call, which is safe between fork and exec.
+    let starter = std::process::id();
+    // SAFETY: prctl and getppid are plain system calls, which are safe between fork and exec.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-            Ok(())
+            // It may have ended before.
+            match libc::getppid().cast_unsigned() == starter {
+                true => Ok(()),
+                false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+            }
         });
     }
 }

@@ -34,6 +34,8 @@ struct Plan {
     path: CString,
     arguments: [*const libc::c_char; 2],
     environment: [*const libc::c_char; 1],
+    /// PID of the tracer.
+    parent: u32,
     /// Errno of execve.
     errno: AtomicU32,
 }
@@ -45,10 +47,15 @@ impl Placeholder {
     /// # Errors
     /// TXTBSY if the file is open for writing.
     pub fn new(path: &Path) -> Result<Option<Self>, Errno> {
+        Self::traced_by(std::process::id(), path)
+    }
+
+    /// The same, if the child's parent is this process when it runs.
+    fn traced_by(parent: u32, path: &Path) -> Result<Option<Self>, Errno> {
         let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return Ok(None) };
         let arguments = [path.as_ptr(), ptr::null()];
         let (environment, errno) = ([ptr::null()], AtomicU32::new(0));
-        let plan = Plan { path, arguments, environment, errno };
+        let plan = Plan { path, arguments, environment, parent, errno };
         let mut stack = vec![0u8; STACK_SIZE];
         let top = (stack.as_mut_ptr_range().end as u64 & !15) as *mut u8;
         let flags = (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as u64;
@@ -104,11 +111,16 @@ impl Drop for Placeholder {
 unsafe extern "C" fn execute(plan: *const c_void) -> ! {
     // SAFETY: `Placeholder::new` keeps its plan until this child has executed the program or ended.
     let plan = unsafe { &*plan.cast::<Plan>() };
+    let death = libc::PR_SET_PDEATHSIG as usize;
+    let _ = raw::call2(libc::SYS_prctl, death, libc::SIGKILL as usize);
+    // A child that somebody stopped before may outlive its parent. It would then be a tracee of
+    // init, which never continues it.
+    if raw::call0(libc::SYS_getppid) != Ok(plan.parent as usize) {
+        raw::exit(127);
+    }
     // Signals of the terminal, and the parent's descriptors, are not for it.
     let _ = raw::call0(libc::SYS_setsid);
     let _ = raw::call3(libc::SYS_close_range, 0, u32::MAX as usize, 0);
-    let death = libc::PR_SET_PDEATHSIG as usize;
-    let _ = raw::call2(libc::SYS_prctl, death, libc::SIGKILL as usize);
     // The kernel stops a tracee at its execve by SIGTRAP, and would let the program run if that
     // were blocked. All other signals stay blocked, since this process has the parent's handlers.
     let mask = !(1u64 << (libc::SIGTRAP - 1));
@@ -131,6 +143,14 @@ mod tests {
     use super::*;
     use std::fs::{self, File};
     use std::os::unix::fs::PermissionsExt as _;
+
+    /// Stopped when it began, until its parent had ended, it became a tracee of init and stayed for
+    /// ever (found by `dsm_chaos`).
+    #[test]
+    fn a_child_that_outlives_its_parent_executes_nothing() {
+        let other = std::os::unix::process::parent_id();
+        assert!(Placeholder::traced_by(other, Path::new("/bin/true")).unwrap().is_none());
+    }
 
     #[test]
     fn a_file_is_busy_as_long_as_its_placeholder_lives() {
