@@ -126,8 +126,8 @@ pub enum StartError {
     Clone(Errno),
     /// A step of the preparation failed.
     Step(&'static str, Errno),
-    /// The child was killed.
-    Killed,
+    /// The child was killed; has its PID.
+    Killed(u32),
 }
 
 core::arch::global_asm!(
@@ -285,7 +285,7 @@ unsafe fn start_as<L: Fn() -> bool>(
         return Ok(pid);
     }
     let error = match plan.failure.step.load(Ordering::Acquire) {
-        0 => StartError::Killed,
+        0 => StartError::Killed(pid),
         step => {
             let errno = plan.failure.errno.load(Ordering::Acquire) as i32;
             let name = STEPS.get(step as usize).copied().unwrap_or("setup");

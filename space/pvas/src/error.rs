@@ -45,8 +45,8 @@ pub enum Error {
     NoSegment,
     /// The new process could not be set up; has the failed step and its errno.
     Setup(&'static str, Errno),
-    /// The new process was killed before its program started.
-    Killed,
+    /// The new process was killed before its program started; has its PID.
+    Killed(u32),
     /// A system call failed; has its name and errno.
     System(&'static str, Errno),
     /// The space has no shared memory, which domains need.
@@ -73,7 +73,7 @@ impl Error {
             | Error::NoTask(_)
             | Error::NoPid(_)
             | Error::NoOwner
-            | Error::Killed => Errno::SRCH,
+            | Error::Killed(_) => Errno::SRCH,
             Error::IsATask | Error::NotOwner | Error::NotForked => Errno::PERM,
             Error::IdRange(..)
             | Error::Invalid(_)
@@ -124,7 +124,9 @@ impl fmt::Display for Error {
             Error::Setup(what, errno) => {
                 write!(f, "new task: {what}: {}{}", describe(*errno), hint(*errno))
             }
-            Error::Killed => write!(f, "the new task was killed before its program started"),
+            Error::Killed(pid) => {
+                write!(f, "the new task (PID {pid}) was killed before its program started")
+            }
             Error::NotShared => write!(
                 f,
                 "domains need a space of shared memory (PVAS_SPACE_SHARED, or PVAS_SHARED=1)"

@@ -254,7 +254,7 @@ impl From<StartError> for Error {
         match error {
             StartError::Clone(errno) => Error::System("clone", errno),
             StartError::Step(step, errno) => Error::Setup(step, errno),
-            StartError::Killed => Error::Killed,
+            StartError::Killed(pid) => Error::Killed(pid),
         }
     }
 }
