@@ -39,7 +39,7 @@ use observe::Observer;
 use tasks::{DrivingTask, EndedTask, PendingSend, TaskState};
 use watch::Watch;
 
-use crate::error::{DsmError, say};
+use crate::error::{DsmError, say_last};
 use crate::frame::Frame;
 use crate::launch::Launch;
 use crate::ledger::{Ledger, LocalAllocation};
@@ -385,7 +385,7 @@ impl Agent {
     /// Ends the job on all nodes, and prints the line.
     fn end(&mut self, status: u8, line: &str) -> ! {
         if !line.is_empty() {
-            say(line);
+            say_last(line);
         }
         if let Some(network) = &mut self.engine.mesh {
             network.send_all(&Frame::End(status).bytes(), line.as_bytes());

@@ -1,7 +1,8 @@
 //! Errors of a task's calls: one line that gives the cause, the place and the remedy.
 
 use std::fmt;
-use std::time::Duration;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use net::wireup::Late;
 use pager::PagerError;
@@ -53,10 +54,30 @@ impl From<net::wireup::WireupError> for DsmError {
     }
 }
 
-/// Tells the user, in one piece: other nodes write to the same place at the same moment.
-pub fn say(line: &str) {
+/// Time that the reader of a pipe has to take the last line.
+const READ_MAX: Duration = Duration::from_millis(500);
+
+/// Tells the user the reason why the job ends, in one piece: other nodes write to the same place at
+/// the same moment. When a task aborts, MPICH's launcher drops the output that it has not read, so
+/// this waits until it has.
+pub fn say_last(line: &str) {
     use std::io::Write as _;
     let _ = std::io::stderr().write_all(format!("nagaya: {line}\n").as_bytes());
+    wait_until_read(std::io::stderr().as_fd(), READ_MAX);
+}
+
+/// Waits until a pipe is empty. Does not wait for anything else.
+fn wait_until_read(pipe: BorrowedFd<'_>, limit: Duration) {
+    let is_pipe = |stat: rustix::fs::Stat| {
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo
+    };
+    if !rustix::fs::fstat(pipe).is_ok_and(is_pipe) {
+        return;
+    }
+    let until = Instant::now() + limit;
+    while rustix::io::ioctl_fionread(pipe).is_ok_and(|bytes| bytes > 0) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 impl DsmError {
@@ -85,6 +106,22 @@ impl DsmError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_line_is_read_before_the_end() {
+        use std::io::{Read as _, Write as _};
+        let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+        writer.write_all(b"line").expect("written");
+        wait_until_read(writer.as_fd(), Duration::from_millis(1)); // nobody reads
+        let waiter = std::thread::spawn(move || {
+            wait_until_read(writer.as_fd(), Duration::from_secs(60));
+            rustix::io::ioctl_fionread(&writer)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waiter.is_finished());
+        reader.read_exact(&mut [0; 4]).expect("four bytes");
+        assert_eq!(waiter.join().expect("no panic"), Ok(0));
+    }
 
     #[test]
     fn missing_tasks_are_named() {

@@ -13,7 +13,7 @@ use sync::wait::WaitPolicy;
 use crate::agent::driver::Driver;
 use crate::agent::{Agent, MaySpin, Parts};
 use crate::caller;
-use crate::error::{DsmError, say};
+use crate::error::{DsmError, say_last};
 use crate::frame::Frame;
 use crate::launch::Launch;
 use crate::ledger::Allocation;
@@ -122,7 +122,7 @@ impl From<DsmError> for NotJoined {
 impl NotJoined {
     /// Ends the job with this line, or at least this process.
     pub fn end_all(&self, line: &str) -> ! {
-        say(line);
+        say_last(line);
         match &self.launch {
             Some(launch) => launch.abort(1, line),
             // SAFETY: _exit takes no pointer and never returns.

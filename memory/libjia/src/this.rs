@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use dsm::error::{DsmError, say};
+use dsm::error::{DsmError, say_last};
 use dsm::task::{NotJoined, Task};
 
 use crate::variables;
@@ -119,7 +119,7 @@ extern "C" fn ends_early(status: c_int, _: *mut c_void) {
         task.abort(status, &line);
     }
     if let Err(error) = task.exit() {
-        say(&format!("at the end of a task without jia_exit: {error}"));
+        say_last(&format!("at the end of a task without jia_exit: {error}"));
     }
 }
 
@@ -139,7 +139,7 @@ pub fn end(line: &str) -> ! {
             task.abort(1, &line)
         }
         None => {
-            say(line);
+            say_last(line);
             // SAFETY: ends the process.
             unsafe { libc::_exit(1) }
         }
