@@ -4,10 +4,12 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::ops::Range;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use dsm::rendezvous::Host;
 use launch::processors::bind;
 use launch::signals::Signals;
 use launch::status::shell_status;
@@ -38,13 +40,10 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
     let host = meeting(options.n)?;
     let mut children = Vec::new();
     for node in 0..options.nodes {
-        // Whole tasks in order, as even as can be.
-        let border =
-            |node: u32| (u64::from(node) * u64::from(options.n) / u64::from(options.nodes)) as u32;
-        let (first, end) = (border(node), border(node + 1));
-        let part = Part { first, size: options.n, socket: host.name().to_owned() };
+        let tasks = tasks_of(options, node);
+        let part = Part { first: tasks.start, size: options.n, socket: host.name().to_owned() };
         let mut command = Command::new("/proc/self/exe");
-        command.args(arguments(options, node, &part, end - first));
+        command.args(arguments(options, node, &part, tasks.len() as u32));
         signals.leave_to(&mut command);
         if let Some(shares) = &shares {
             bind(&mut command, shares[node as usize]);
@@ -57,7 +56,15 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
             }
         }
     }
-    Ok(wait(&signals, &mut children, options.kill_on_bad_exit))
+    let ended = |node| Host::tell_ended(host.name(), tasks_of(options, node));
+    Ok(wait(&signals, &mut children, options.kill_on_bad_exit, ended))
+}
+
+/// Tasks of a node: whole ones in order, as even as can be.
+fn tasks_of(options: &Options, node: u32) -> Range<u32> {
+    let border =
+        |node: u32| (u64::from(node) * u64::from(options.n) / u64::from(options.nodes)) as u32;
+    border(node)..border(node + 1)
 }
 
 /// Returns the arguments of a node's `nagaya run`.
@@ -100,8 +107,13 @@ fn arguments(options: &Options, node: u32, part: &Part, tasks: u32) -> Vec<OsStr
     arguments
 }
 
-/// Passes signals on until all nodes have ended.
-fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: bool) -> i32 {
+/// Passes signals on until all nodes have ended. Calls `ended` with each.
+fn wait(
+    signals: &Signals,
+    children: &mut [Option<Child>],
+    kill_on_bad_exit: bool,
+    ended: impl Fn(u32),
+) -> i32 {
     let mut first_failure = 0;
     let mut interrupted: Option<Instant> = None;
     while children.iter().any(Option::is_some) {
@@ -141,6 +153,7 @@ fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: boo
                 Err(_) => 1,
             };
             *place = None;
+            ended(node as u32);
             failed |= status != 0;
             if first_failure == 0 {
                 first_failure = status;

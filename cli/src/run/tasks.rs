@@ -93,7 +93,7 @@ pub fn run(
     if let Some(joined) = joined {
         joined.begun().map_err(Failure::ours)?;
     }
-    let mut status = wait(&mut server, &options, over.as_deref());
+    let mut status = wait(&mut server, &options, &tasks.part, over.as_deref());
     // Processes that tasks have started may keep the output open.
     let killed = over.as_ref().is_some_and(|over| over.outcome().kill);
     for label in labels.into_iter().filter(|_| !killed) {

@@ -4,10 +4,11 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use ::cluster::{Cluster, Outcome};
+use dsm::rendezvous::Host;
 use launch::status::shell_status;
 use nagaya_server::server::Server;
 
-use super::options::Options;
+use super::options::{Options, Part};
 
 /// Time from the first Ctrl-C until SIGTERM.
 const TERM_AFTER: Duration = Duration::from_secs(5);
@@ -15,8 +16,8 @@ const TERM_AFTER: Duration = Duration::from_secs(5);
 pub const KILL_AFTER: Duration = Duration::from_secs(10);
 
 /// Serves until all tasks have ended.
-pub fn wait(server: &mut Server, options: &Options, over: Option<&Cluster>) -> i32 {
-    let first = options.part.as_ref().map_or(0, |part| part.first);
+pub fn wait(server: &mut Server, options: &Options, part: &Part, over: Option<&Cluster>) -> i32 {
+    let first = part.first;
     let mut first_failure = 0;
     let mut interrupted: Option<Instant> = None;
     let mut termed = false;
@@ -31,6 +32,10 @@ pub fn wait(server: &mut Server, options: &Options, over: Option<&Cluster>) -> i
         let turn = server.turn(interrupted.map(|_| Duration::from_millis(100)));
         for ended in turn.ended {
             let status = shell_status(ended.status);
+            if over.is_none() {
+                let rank = first + ended.id;
+                Host::tell_ended(&part.socket, rank..rank + 1);
+            }
             if status == 0 {
                 continue;
             }

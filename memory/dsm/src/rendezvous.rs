@@ -7,6 +7,7 @@
 //! in the address space of an agent that has ended.
 
 use std::io::{self, Read as _, Write as _};
+use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -50,6 +51,8 @@ enum Says {
     Who,
     /// The task has left.
     Bye,
+    /// These tasks have ended, says the `nagaya run` that started them. Some may not have connected.
+    Ended(Range<u32>),
 }
 
 /// The contributions of all tasks, by rank.
@@ -62,6 +65,8 @@ enum Told {
     All(All),
     /// The ranks that have not contributed yet.
     Missing(Vec<u32>),
+    /// This task has ended before it has connected.
+    Ended(u32),
 }
 
 /// The connection of a task.
@@ -115,6 +120,11 @@ impl Guest {
             Told::All(all) => all,
             Told::Missing(tasks) => {
                 return Err(DsmError::missing(&Late::Ranks(tasks), limit.unwrap_or_default()));
+            }
+            Told::Ended(task) => {
+                return Err(DsmError::System(format!(
+                    "task {task} has ended before it called jia_init"
+                )));
             }
         };
         match all.len() == self.size as usize {
@@ -218,11 +228,28 @@ impl Host {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Tells the host of this name that these tasks have ended. If one has not connected, the
+    /// others wait for it no longer. Never blocks.
+    pub fn tell_ended(name: &str, tasks: Range<u32>) {
+        use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let tell = || -> io::Result<()> {
+            let at = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+            let family = AddressFamily::UNIX;
+            let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+            rustix::net::connect(&socket, &at)?;
+            send(&mut socket.into(), &Says::Ended(tasks))
+        };
+        // If the host has ended, so has the job. If it has no place for a caller, the tasks wait for
+        // their limit.
+        let _ = tell();
+    }
 }
 
 fn serve(listener: &UnixListener, size: usize, ends: &impl Fn()) {
     let mut tasks: Vec<Task> = Vec::new();
-    let mut came = 0;
+    let mut states = vec![State::Expected; size];
     loop {
         let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
         fds.extend(tasks.iter().map(|task| PollFd::new(&task.stream, PollFlags::IN)));
@@ -233,12 +260,8 @@ fn serve(listener: &UnixListener, size: usize, ends: &impl Fn()) {
         let mut is_lost = false;
         let mut at = 0;
         for ready in &ready[1..] {
-            match ready.then(|| hear(&mut tasks[at])) {
-                None | Some(Ok(false)) => at += 1,
-                Some(Ok(true)) => {
-                    came += 1;
-                    at += 1;
-                }
+            match ready.then(|| hear(&mut tasks[at], &mut states)) {
+                None | Some(Ok(())) => at += 1,
                 Some(Err(_)) => {
                     let gone = tasks.remove(at);
                     is_lost |= !gone.has_left && gone.rank.is_some();
@@ -247,7 +270,7 @@ fn serve(listener: &UnixListener, size: usize, ends: &impl Fn()) {
         }
         if is_lost {
             end(&mut tasks);
-            if came < size {
+            if states.contains(&State::Expected) {
                 ends();
             }
         }
@@ -257,7 +280,20 @@ fn serve(listener: &UnixListener, size: usize, ends: &impl Fn()) {
             tasks.extend(Task::new(stream));
         }
         hand_on(&mut tasks, size);
+        if let Some(task) = states.iter().position(|&state| state == State::Ended) {
+            tell_of_end(&mut tasks, task as u32);
+        }
     }
+}
+
+/// A task as the host knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It may still connect.
+    Expected,
+    Connected,
+    /// It has ended without having connected.
+    Ended,
 }
 
 impl Task {
@@ -273,16 +309,36 @@ impl Task {
     }
 }
 
-/// Returns true if the task has just sent its rank.
-fn hear(task: &mut Task) -> io::Result<bool> {
-    let had_rank = task.rank.is_some();
+/// Handles a message.
+fn hear(task: &mut Task, states: &mut [State]) -> io::Result<()> {
     match receive(&mut task.stream)? {
-        Says::Here(rank) => task.rank = Some(rank),
+        Says::Here(rank) => {
+            task.rank = Some(rank);
+            if let Some(state) = states.get_mut(rank as usize) {
+                *state = State::Connected;
+            }
+        }
         Says::Give(bytes) => task.given = Some(bytes),
         Says::Who => task.asks = true,
         Says::Bye => task.has_left = true,
+        Says::Ended(ranks) => {
+            let ranks = ranks.start as usize..ranks.end as usize;
+            for state in states.get_mut(ranks).into_iter().flatten() {
+                if *state == State::Expected {
+                    *state = State::Ended;
+                }
+            }
+        }
     }
-    Ok(!had_rank && task.rank.is_some())
+    Ok(())
+}
+
+/// Tells the first task that waits of one that has ended. It ends the job.
+fn tell_of_end(tasks: &mut [Task], ended: u32) {
+    let waits = |task: &&mut Task| task.rank.is_some() && task.given.is_some();
+    let Some(first) = tasks.iter_mut().filter(waits).min_by_key(|task| task.rank) else { return };
+    first.given = None;
+    let _ = send(&mut first.stream, &Told::Ended(ended));
 }
 
 /// Sends all contributions to all tasks when they are complete.
@@ -343,6 +399,21 @@ mod tests {
         let (mut here, _silent) = (connect(&host, 2, 4), connect(&host, 3, 4));
         let error = here.exchange(&[1], Some(Duration::from_millis(50))).expect_err("others lack");
         assert!(error.to_string().starts_with("tasks 0, 1, 3 have not"), "{error}");
+    }
+
+    /// One task reports it, and the others end with it.
+    #[test]
+    fn a_task_that_ends_before_it_connects_is_not_waited_for() {
+        let host = Host::new(3, || {}).expect("a socket");
+        let mut first = connect(&host, 0, 3);
+        Host::tell_ended(host.name(), 0..1); // it has connected
+        let wait = std::thread::spawn(move || first.exchange(&[1], Some(LIMIT)));
+        let mut late = connect(&host, 2, 3);
+        Host::tell_ended(host.name(), 1..2);
+        let error = wait.join().expect("no panic").expect_err("a task lacks");
+        assert_eq!(error.to_string(), "task 1 has ended before it called jia_init");
+        let error = late.exchange(&[1], Some(LIMIT)).expect_err("a task lacks");
+        assert_eq!(error.to_string(), "task 1 has ended before it called jia_init");
     }
 
     #[test]
