@@ -62,6 +62,7 @@ pub struct Fabric {
     place: Option<Box<Place>>,
     /// Time of the last check of connections.
     tended: Instant,
+    late_wakes: u64,
     carriers: Carriers,
 }
 
@@ -106,6 +107,7 @@ impl Fabric {
             wait_policy: WaitPolicy::default(),
             place: None,
             tended: Instant::now(),
+            late_wakes: 0,
             carriers,
         })
     }
@@ -125,6 +127,12 @@ impl Fabric {
     pub fn dropped(&self) -> Dropped {
         let unauthenticated = self.dropped.unauthenticated + self.carriers.refused();
         Dropped { unauthenticated, ..self.dropped }
+    }
+
+    /// Returns how often a sleep ended by its time limit although there was work: the descriptor did
+    /// not report it. A number above 0 is a defect.
+    pub fn late_wakes(&self) -> u64 {
+        self.late_wakes
     }
 
     /// Accepts no further connections, where the carrier can do that: those of a job whose nodes
@@ -233,8 +241,17 @@ impl Fabric {
     /// Lets the carriers make progress until there are events or no work, for a limited time.
     /// Returns true if there are events.
     pub fn progress(&mut self) -> bool {
+        self.run_carriers();
+        self.tend();
+        !self.events.is_empty()
+    }
+
+    /// Returns true if a carrier had work.
+    fn run_carriers(&mut self) -> bool {
+        let mut found = false;
         for _ in 0..ROUNDS_MAX {
             self.is_idle = !self.carriers.progress();
+            found |= !self.is_idle;
             while let Some((carrier, happened)) = self.carriers.next() {
                 self.happened(carrier, happened);
             }
@@ -242,8 +259,18 @@ impl Fabric {
                 break;
             }
         }
-        self.tend();
-        !self.events.is_empty()
+        found
+    }
+
+    /// Call this after a sleep on the descriptor that ended by its time limit, to count
+    /// [`late_wakes`](Self::late_wakes).
+    pub fn slept_out(&mut self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut fds = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
+        // The descriptor may report work that has arrived since.
+        if poll(&mut fds, Some(&now)) == Ok(0) {
+            self.late_wakes += u64::from(self.run_carriers());
+        }
     }
 
     /// Returns the next event within `timeout`, or none. It spins for
@@ -272,7 +299,9 @@ impl Fabric {
             let left = Timespec::try_from(until.saturating_duration_since(now)).ok();
             let mut fds = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
             // The loop polls again, also after an interrupt.
-            let _ = poll(&mut fds, left.as_ref());
+            if poll(&mut fds, left.as_ref()) == Ok(0) {
+                self.slept_out();
+            }
         }
     }
 

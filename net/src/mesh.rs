@@ -248,6 +248,16 @@ impl Mesh {
         self.fabric.arm()
     }
 
+    /// See [`Fabric::slept_out`].
+    pub fn slept_out(&mut self) {
+        self.fabric.slept_out();
+    }
+
+    /// See [`Fabric::late_wakes`].
+    pub fn late_wakes(&self) -> u64 {
+        self.fabric.late_wakes()
+    }
+
     /// Ends all connections, after all that was sent.
     pub fn leave(&mut self) {
         self.watch = None;

@@ -1,6 +1,7 @@
 //! The event loop of an engine. One turn handles messages of other nodes, requests of this node's
 //! threads, page faults and timers, in this order.
 
+use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub struct Engine<M> {
     pub traffic: Traffic,
     started: Instant,
     faults: Vec<Fault>,
+    /// True if the last sleep ended by its time limit.
+    slept_out: Cell<bool>,
 }
 
 /// Counts of messages sent to other nodes.
@@ -44,8 +47,8 @@ pub struct Traffic {
 impl<M: Memory> Engine<M> {
     /// Creates an engine whose clock starts now.
     pub fn new(memory: M, mesh: Option<Mesh>) -> Self {
-        let (traffic, faults) = (Traffic::default(), Vec::new());
-        Self { memory, mesh, traffic, started: Instant::now(), faults }
+        let (traffic, faults, slept_out) = (Traffic::default(), Vec::new(), Cell::new(false));
+        Self { memory, mesh, traffic, started: Instant::now(), faults, slept_out }
     }
 
     /// Returns the nanoseconds since the engine started.
@@ -93,9 +96,15 @@ impl<M: Memory> Engine<M> {
         let mut fds: Vec<PollFd<'_>> =
             all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // A signal may interrupt `poll`. The caller then polls all sources again.
-        let _ = poll(&mut fds, left.as_ref());
+        self.set_slept_out(poll(&mut fds, left.as_ref()) == Ok(0));
         let is_ready = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::IN);
         (0..wakers.len()).filter(|&at| is_ready(&fds[at])).fold(0, |bits, at| bits | 1 << at)
+    }
+
+    /// Notes whether the last sleep ended by its time limit. The next turn then checks that the
+    /// network had no work.
+    pub fn set_slept_out(&self, slept_out: bool) {
+        self.slept_out.set(slept_out);
     }
 }
 
@@ -158,6 +167,12 @@ pub trait Driver {
     /// Runs one turn: handles all events that have arrived. Returns true if there were any.
     fn turn(&mut self) -> bool {
         let mut found = false;
+        let engine = self.engine_mut();
+        if engine.slept_out.take()
+            && let Some(mesh) = &mut engine.mesh
+        {
+            mesh.slept_out();
+        }
         for _ in 0..MESSAGES_PER_TURN {
             if self.is_answered() {
                 return true;

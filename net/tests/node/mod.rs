@@ -250,6 +250,7 @@ pub fn round(fabric: &mut Fabric, peer: Peer, n: u64) {
             Event::Message { from, header, payload } => {
                 assert_eq!((from, &header[..]), (peer, &n.to_le_bytes()[..]));
                 assert!(payload == sent, "message {n} has changed");
+                assert_eq!(fabric.late_wakes(), 0, "a wake-up is lost");
                 return;
             }
             Event::Lost { peer, why } => panic!("{} is lost: {why}", peer.id),

@@ -82,8 +82,9 @@ impl Driver {
                 self.watch.task_sleeps();
             }
             drop(agent);
-            self.watch.sleep(until);
+            let slept_out = self.watch.sleep(until);
             agent = self.lock();
+            agent.engine.set_slept_out(slept_out);
             agent.table.awake();
         }
     }
@@ -135,8 +136,9 @@ impl Driver {
                 let until = agent.deadline();
                 self.watch.task_sleeps();
                 drop(agent);
-                self.watch.sleep_as_task(until, signals.before());
+                let slept_out = self.watch.sleep_as_task(until, signals.before());
                 agent = self.take_over();
+                agent.engine.set_slept_out(slept_out);
                 agent.driving_task = Some(DrivingTask { task, sleeps: false, dozes: false });
                 agent.table.awake();
             }

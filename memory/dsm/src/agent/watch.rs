@@ -80,14 +80,15 @@ impl Watch {
             .expect("a timer and a valid time");
     }
 
-    /// Called by the agent's thread: sleeps.
-    pub fn sleep(&self, until: Option<Instant>) {
-        sleep(&self.thread, until, None);
+    /// Called by the agent's thread: sleeps. Returns true if the time limit ended the sleep.
+    pub fn sleep(&self, until: Option<Instant>) -> bool {
+        sleep(&self.thread, until, None)
     }
 
     /// Called by the task: sleeps, and takes the signals that `signals` does not block meanwhile.
-    pub fn sleep_as_task(&self, until: Option<Instant>, signals: &sigset_t) {
-        sleep(&self.task, until, Some(signals));
+    /// Returns true if the time limit ended the sleep.
+    pub fn sleep_as_task(&self, until: Option<Instant>, signals: &sigset_t) -> bool {
+        sleep(&self.task, until, Some(signals))
     }
 }
 
@@ -100,8 +101,8 @@ fn set(members: &[(BorrowedFd<'_>, EventFlags)]) -> io::Result<OwnedFd> {
 }
 
 /// Sleeps until a descriptor is ready, the time has come, or a signal has arrived. The caller
-/// checks for events in all cases.
-fn sleep(set: &OwnedFd, until: Option<Instant>, signals: Option<&sigset_t>) {
+/// checks for events in all cases. Returns true if the time has come.
+fn sleep(set: &OwnedFd, until: Option<Instant>, signals: Option<&sigset_t>) -> bool {
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     // Rounded up: a sleeper that woke too early would sleep again and again.
     let left = left.map_or(-1, |left| {
@@ -111,5 +112,5 @@ fn sleep(set: &OwnedFd, until: Option<Instant>, signals: Option<&sigset_t>) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
     let count = events.len() as i32;
     // SAFETY: `events` has room for `count` events. `signals` is null or borrowed for this call.
-    unsafe { libc::epoll_pwait(set.as_raw_fd(), events.as_mut_ptr(), count, left, signals) };
+    unsafe { libc::epoll_pwait(set.as_raw_fd(), events.as_mut_ptr(), count, left, signals) == 0 }
 }
