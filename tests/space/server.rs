@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nagaya_tests::{
-    Cmd, Running, Task, WorkDir, exec, is_alive, job, nagaya, proc_status, program, ps,
+    Cmd, Running, Task, WorkDir, exec, is_alive, job, kill, nagaya, proc_status, program, ps,
     runtime_dir, tasks_of, wait_until,
 };
 use rustix::process::Signal;
@@ -174,8 +174,8 @@ fn a_stopped_stub_stops_and_continues_its_task() {
     running.wait_for_word("continued");
 }
 
-/// Stops and continues a stub twice, by a signal that it cannot catch.
-fn stops_and_continues(send: impl Fn(&Running, Signal)) {
+/// Sends to the stub or the task a signal that it cannot catch, and continues it, twice.
+fn stops_and_continues(send: impl Fn(&Running, i32, Signal)) {
     let job = job();
     let mut running = exec(&job, "bash")
         .args(["-c", "trap 'echo continued' CONT; echo up; while :; do sleep 0.05; done"])
@@ -184,9 +184,9 @@ fn stops_and_continues(send: impl Fn(&Running, Signal)) {
     let (task, stub) = (tasks_of(&job)[0].pid, running.pid());
     let is_stopped = |pid| proc_status(pid, "State").is_some_and(|state| state.starts_with('T'));
     for _ in 0..2 {
-        send(&running, Signal::STOP);
+        send(&running, task, Signal::STOP);
         wait_until("the task is stopped", SOON, || is_stopped(task) && is_stopped(stub));
-        send(&running, Signal::CONT);
+        send(&running, task, Signal::CONT);
         wait_until("both run again", SOON, || !is_stopped(task) && !is_stopped(stub));
         // The server's report of that stop, which waits for the stub, must not stop it again.
         let until = Instant::now() + Duration::from_secs(2);
@@ -201,12 +201,18 @@ fn stops_and_continues(send: impl Fn(&Running, Signal)) {
 
 #[test]
 fn a_stub_stopped_by_a_signal_that_it_cannot_catch_stops_its_task() {
-    stops_and_continues(Running::signal);
+    stops_and_continues(|stub, _, signal| stub.signal(signal));
 }
 
 #[test]
 fn a_process_group_that_is_stopped_and_continued_runs_on() {
-    stops_and_continues(Running::signal_group);
+    stops_and_continues(|stub, _, signal| stub.signal_group(signal));
+}
+
+/// The stub stopped for it (found by `kills`).
+#[test]
+fn a_task_that_another_process_stops_and_continues_runs_on_with_its_stub() {
+    stops_and_continues(|_, task, signal| kill(task, signal));
 }
 
 #[test]

@@ -321,14 +321,19 @@ impl Server {
     fn reap(&mut self, turn: &mut Turn) {
         loop {
             let mut status = 0;
+            let flags = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
             // SAFETY: waitpid writes one int to `status`. All children of this process are tasks or
             // keepers.
-            let pid =
-                unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+            let pid = unsafe { libc::waitpid(-1, &raw mut status, flags) };
             if pid <= 0 {
                 break;
             }
             let pid = pid as u32;
+            if libc::WIFCONTINUED(status) {
+                let stub = self.tasks.get(&pid).and_then(|task| task.stub);
+                stub.into_iter().for_each(|stub| self.stops.task_continued(stub));
+                continue;
+            }
             if libc::WIFSTOPPED(status) {
                 if let Some(stub) = self.tasks.get(&pid).and_then(|t| t.stub)
                     && self.stops.task_stopped(stub)

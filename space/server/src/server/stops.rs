@@ -3,7 +3,8 @@
 //! too: launchers and batch systems suspend a job in this way.
 //!
 //! The kernel reports such a stop to the stub's parent only, which is the launcher. So the server
-//! reads the state of each stub at an interval. A stub that continues sends SIGCONT to its task.
+//! reads the state of each stub at an interval. A stub that continues sends SIGCONT to its task. If
+//! another process continues the task, the server continues the stub that has stopped for it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ enum State {
     Running,
     /// It has a message to stop itself, since its task has stopped.
     Told,
+    /// Its task has continued, and it has been sent SIGCONT. It may stop itself after that.
+    Resuming,
     /// It was stopped, and its task was stopped for it.
     Stopped,
 }
@@ -60,12 +63,15 @@ impl Stops {
     }
 
     /// Returns the tasks whose stubs have been stopped, if a check is due. They are to be stopped.
+    /// Continues the stubs that have stopped for tasks that run again.
     pub(super) fn check(&mut self) -> Vec<u32> {
         let now = Instant::now();
         if now < self.next_check {
             return Vec::new();
         }
         self.next_check = now + INTERVAL;
+        let resuming = self.pairs.values().filter(|pair| pair.state == State::Resuming);
+        resuming.filter(|pair| is_stopped(pair.stub)).for_each(|pair| resume(pair.stub));
         let running = self.pairs.values_mut().filter(|pair| pair.state == State::Running);
         let stopped = running.filter(|pair| is_stopped(pair.stub)).map(|pair| {
             pair.state = State::Stopped;
@@ -78,9 +84,22 @@ impl Stops {
     /// message. A stub that is stopped already would read it after it continues, and stop again.
     pub(super) fn task_stopped(&mut self, key: u64) -> bool {
         let Some(pair) = self.pairs.get_mut(&key) else { return false };
+        if !is_stopped(pair.task.cast_signed()) {
+            return false; // it has continued since
+        }
         let is_stopped = pair.state == State::Stopped || is_stopped(pair.stub);
         pair.state = if is_stopped { State::Stopped } else { State::Told };
         !is_stopped
+    }
+
+    /// Records that the task of this stub has continued.
+    pub(super) fn task_continued(&mut self, key: u64) {
+        if let Some(pair) = self.pairs.get_mut(&key)
+            && pair.state == State::Told
+        {
+            pair.state = State::Resuming;
+            resume(pair.stub);
+        }
     }
 
     /// Records that the stub has sent SIGCONT, as it does when it continues.
@@ -89,6 +108,11 @@ impl Stops {
             pair.state = State::Running;
         }
     }
+}
+
+fn resume(stub: i32) {
+    // SAFETY: kill touches no memory. The stub is connected, so the PID is its own.
+    unsafe { libc::kill(stub, libc::SIGCONT) };
 }
 
 /// Returns true if a process is stopped by a signal. Without /proc no process is.
