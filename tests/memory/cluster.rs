@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use nagaya_tests::nodes::{END_MAX, NAMES, Nodes, Shares};
 use nagaya_tests::vm::VirtualMachine;
 use nagaya_tests::{
-    Cmd, Running, is_placeholder, kill, machine_lacks, nagaya, proc_status, program, seed, skip,
-    tool,
+    Cmd, Running, chaos_rounds, is_placeholder, kill, machine_lacks, nagaya, proc_status, program,
+    seed, skip, tool,
 };
 use rustix::process::Signal;
 
@@ -394,7 +394,7 @@ fn a_death_at_any_instant_ends_the_job() {
     let Some(nodes) = machines(2) else { return };
     let program = program::c_with_libraries("cluster.c", &["pvas"]);
     let pool = pool(&nodes, 64 << 20);
-    for round in 0..10 {
+    for round in 0..chaos_rounds(10) {
         let options = ["-K", "--pool", &pool];
         // With and without memory in common.
         let options = if round % 2 == 0 { &options } else { &options[..1] };

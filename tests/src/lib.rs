@@ -28,6 +28,7 @@ pub mod program;
 pub mod pvm;
 pub mod python;
 mod random;
+pub mod remains;
 pub mod slurm;
 pub mod span;
 pub mod user;
@@ -37,7 +38,7 @@ mod work_dir;
 pub use command::{Cmd, Output, Running, TIME_LIMIT};
 pub use directories::{bin_dir, job, nagaya_path, runtime_dir, scratch_dir};
 pub use processes::{is_alive, is_placeholder, kernel_text, kill, proc_status};
-pub use random::seed;
+pub use random::{chaos_rounds, seed};
 pub use skip::{because as skip, machine_lacks};
 pub use work_dir::{WorkDir, copy_program, write_program};
 

@@ -7,10 +7,9 @@ use nagaya_tests::mpi::{
     INTEL_MPI_ABI, MPICH_4, MPICH_5, MPICH_5_ABI, Mpi, OPEN_MPI_4, OPEN_MPI_5,
 };
 use nagaya_tests::program::{build, c_with};
+use nagaya_tests::remains::{MARK, Remains};
 use nagaya_tests::{Cmd, bin_dir, kill, nagaya, nagaya_path, seed};
 use rustix::process::Signal;
-
-use crate::ends::{MARK, Remains};
 
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 

@@ -1,11 +1,11 @@
 //! Ranks that fail: the launcher notices as it does without Nagaya, and soon. No process of the
 //! ranks or of Nagaya remains.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use nagaya_tests::mpi::Mpi;
-use nagaya_tests::{Output, WorkDir, is_alive, kill, proc_status, seed, wait_until};
+use nagaya_tests::remains::{MARK, Remains};
+use nagaya_tests::{Output, kill, proc_status, seed};
 use rustix::process::Signal;
 
 const TIME_LIMIT: Duration = nagaya_tests::TIME_LIMIT;
@@ -66,7 +66,7 @@ pub fn while_messages_fly(mpi: Mpi) {
         let server = parent(task);
         let pid = match victim {
             "task" => task,
-            "stub" => remains.stub_of(server, &pids),
+            "stub" => stub_of(&remains, server, &pids),
             _ => server,
         };
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -84,62 +84,14 @@ fn parent(pid: i32) -> i32 {
     proc_status(pid, "PPid").and_then(|pid| pid.parse().ok()).expect("a parent")
 }
 
-/// The variable by which processes that a job leaves behind are known.
-pub const MARK: &str = "NAGAYA_TESTS_MARK";
-
-/// Finds the processes of one job, by its own mark in their environment.
-pub struct Remains(WorkDir);
-
-impl Remains {
-    /// A mark that no other job has.
-    pub fn new() -> Self {
-        Self(WorkDir::new())
-    }
-
-    /// The value of [`MARK`].
-    pub fn mark(&self) -> PathBuf {
-        self.0.path().to_owned()
-    }
-
-    /// Living processes with the mark.
-    fn processes(&self) -> Vec<(i32, String)> {
-        let mark = format!("{MARK}={}", self.mark().display());
-        let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        pids.filter_map(|pid| {
-            let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}"));
-            let environment = of("environ").ok()?;
-            let ours = environment.split(|&b| b == 0).any(|v| v == mark.as_bytes());
-            let command = String::from_utf8_lossy(&of("cmdline").unwrap_or_default()).into_owned();
-            (ours && is_alive(pid)).then(|| (pid, command.replace('\0', " ")))
-        })
-        .collect()
-    }
-
-    /// A stub: runs `nagaya exec`, and is neither server nor task.
-    fn stub_of(&self, server: i32, tasks: &[i32]) -> i32 {
-        let name = |pid| proc_status(pid, "Name").unwrap_or_default();
-        let stub = self.processes().into_iter().find(|(pid, command)| {
-            *pid != server
-                && !tasks.contains(pid)
-                && name(*pid) == "nagaya"
-                && command.contains("nagaya exec")
-        });
-        stub.expect("a stub").0
-    }
-
-    /// Asserts that none is left, soon.
-    #[track_caller]
-    pub fn none(&self, what: &str) {
-        self.none_of(what, |_| true);
-    }
-
-    /// Asserts that none is left, soon, of programs with such paths.
-    #[track_caller]
-    pub fn none_of(&self, what: &str, is_one: impl Fn(&str) -> bool) {
-        let program = |command: &str| command.split(' ').next().map(&is_one).unwrap_or_default();
-        wait_until(&format!("after {what} all processes are gone"), TIME_LIMIT, || {
-            !self.processes().iter().any(|(_, command)| program(command))
-        });
-    }
+/// A stub: runs `nagaya exec`, and is neither server nor task.
+fn stub_of(remains: &Remains, server: i32, tasks: &[i32]) -> i32 {
+    let name = |pid| proc_status(pid, "Name").unwrap_or_default();
+    let stub = remains.processes().into_iter().find(|(pid, command)| {
+        *pid != server
+            && !tasks.contains(pid)
+            && name(*pid) == "nagaya"
+            && command.contains("nagaya exec")
+    });
+    stub.expect("a stub").0
 }

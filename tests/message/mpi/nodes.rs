@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use nagaya_tests::mpi::{Mpi, OPEN_MPI_4};
 use nagaya_tests::nodes::{NAMES, Nodes, Shares};
+use nagaya_tests::remains::{MARK, Remains};
 use nagaya_tests::{Cmd, Running, Task, kill, nagaya, skip, wait_until};
 use rustix::process::Signal;
-
-use crate::ends::{MARK, Remains};
 
 const NEEDS_ROOT: &str = "only root can make network namespaces";
 
