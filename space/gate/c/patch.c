@@ -77,8 +77,8 @@ static struct instruction decode(const u8 *start)
 		if ((op == 0xb8 && !(rex & 1)) || !wide)
 			return none;
 		return (struct instruction){p + (rex & 8 ? 8 : 4) - start, 0};
-	case 0x90:
-		return (struct instruction){p - start, 0};
+	case 0x90: /* nop; with a prefix it exchanges rax and r8 */
+		return rex & 1 ? none : (struct instruction){p - start, 0};
 	case 0x8b: case 0x8d: case 0x63: case 0x33: case 0x03: case 0x2b: case 0x23: case 0x0b:
 		to_register = 1; /* reg <- op rm */
 		break;
@@ -94,6 +94,8 @@ static struct instruction decode(const u8 *start)
 		break;
 	case 0x83: case 0xc6: /* ... imm8 */
 		immediate = 1;
+		if (op == 0xc6 && ((p[0] & 0x38) || (p[0] == 0xc4 && !rex)))
+			return none; /* xabort; mov imm8, ah */
 		break;
 	case 0x0f:
 		op = *p++;
@@ -149,13 +151,13 @@ static enum reach classify(const u8 *text, u64 at, struct site *site)
 	for (u64 back = 2; back <= MOVED_MAX + 7 && back <= at; back++) {
 		const u8 *p = call - back;
 		u32 nr, first;
-		if (p[0] == 0xb8 && back >= 5) { /* mov $nr,%eax, and no prefix makes it another */
+		/* A prefix may make it a write of another register, or of a part of eax. */
+		int prefixed = back < at && ((p[-1] & 0xf0) == 0x40 || p[-1] == 0x66);
+		if (p[0] == 0xb8 && back >= 5 && !prefixed) { /* mov $nr,%eax */
 			nr = load32(p + 1), first = 5;
-			if (back < at && (p[-1] & 0xf0) == 0x40)
-				continue;
 		} else if (p[0] == 0x48 && p[1] == 0xc7 && p[2] == 0xc0 && back >= 7) {
 			nr = load32(p + 3), first = 7;
-		} else if (p[0] == 0x31 && p[1] == 0xc0) { /* xor %eax,%eax: read */
+		} else if (p[0] == 0x31 && p[1] == 0xc0 && !prefixed) { /* xor %eax,%eax: read */
 			nr = 0, first = 2;
 		} else {
 			continue;

@@ -357,3 +357,59 @@ fn other_libraries_are_patched_rightly() {
         }
     }
 }
+
+/// Returns what the patcher says about the only call in `code`: `harmless`, `unreached`, or
+/// `reached` and the number.
+fn site_in(name: &str, code: &[u8]) -> String {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (file, stubs) = (directory.join(name), directory.join(format!("{name}.stubs")));
+    // The patcher reads a few bytes behind a call.
+    let bytes = [code, &[0x90; 16]].concat();
+    fs::write(&file, &bytes).expect("write");
+    let mut command = Command::new(patcher());
+    command.arg("sites").arg(&file).args(["0", &bytes.len().to_string(), "4096"]).arg(&stubs);
+    let output = driver::succeed(&mut command);
+    let _ = (fs::remove_file(file), fs::remove_file(stubs));
+    let fields: Vec<_> = output.lines().next().expect("a site").split(' ').skip(1).collect();
+    match fields[..] {
+        ["reached", number, ..] => format!("reached {number}"),
+        _ => fields[0].to_owned(),
+    }
+}
+
+const MMAP: &[u8] = &[0xb8, 9, 0, 0, 0]; // mov $9,%eax
+const SYSCALL: &[u8] = &[0x0f, 0x05];
+
+#[test]
+fn a_write_of_ah_before_a_call_is_not_moved() {
+    let between = |name, code: &[u8]| site_in(name, &[MMAP, code, SYSCALL].concat());
+    assert_eq!(between("ah-none", &[]), "reached 9");
+    assert_eq!(between("ah-spl", &[0x40, 0xc6, 0xc4, 1]), "reached 9"); // mov $1,%spl
+    assert_eq!(between("ah-c6", &[0xc6, 0xc4, 1]), "unreached"); // mov $1,%ah
+    assert_eq!(between("ah-b4", &[0xb4, 1]), "unreached"); // mov $1,%ah
+    assert_eq!(between("ah-88", &[0x88, 0xdc]), "unreached"); // mov %bl,%ah
+    assert_eq!(between("ah-8a", &[0x8a, 0x23]), "unreached"); // mov (%rbx),%ah
+    assert_eq!(between("xabort", &[0xc6, 0xf8, 1]), "unreached");
+}
+
+#[test]
+fn an_exchange_with_rax_before_a_call_is_not_moved() {
+    let between = |name, code: &[u8]| site_in(name, &[MMAP, code, SYSCALL].concat());
+    assert_eq!(between("xchg-nop", &[0x90]), "reached 9");
+    assert_eq!(between("xchg-41-90", &[0x41, 0x90]), "unreached"); // xchg %eax,%r8d
+    assert_eq!(between("xchg-49-90", &[0x49, 0x90]), "unreached"); // xchg %rax,%r8
+    assert_eq!(between("xchg-93", &[0x93]), "unreached"); // xchg %eax,%ebx
+    assert_eq!(between("xchg-48-93", &[0x48, 0x93]), "unreached"); // xchg %rax,%rbx
+    assert_eq!(between("xchg-87", &[0x48, 0x87, 0xd8]), "unreached"); // xchg %rbx,%rax
+    assert_eq!(between("xchg-86", &[0x86, 0xc3]), "unreached"); // xchg %al,%bl
+}
+
+#[test]
+fn a_write_of_another_register_is_no_call_number() {
+    let after = |name, code: &[u8]| site_in(name, &[MMAP, code, SYSCALL].concat());
+    assert_eq!(after("xor-eax", &[0x31, 0xc0]), "harmless"); // xor %eax,%eax: read
+    assert_eq!(after("xor-r8", &[0x45, 0x31, 0xc0]), "reached 9"); // xor %r8d,%r8d
+    assert_eq!(after("xor-rax-r8", &[0x49, 0x31, 0xc0]), "reached 9"); // xor %rax,%r8
+    assert_eq!(after("mov-r8", &[0x41, 0xb8, 1, 0, 0, 0]), "reached 9"); // mov $1,%r8d
+    assert_eq!(after("mov-ax", &[0x66, 0xb8, 1, 0, 0, 0, 0]), "unreached"); // mov $1,%ax
+}
