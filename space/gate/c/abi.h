@@ -8,7 +8,7 @@
 #define NAGAYA_GATE_ABI_H
 
 #define GATE_MAGIC 0x65746167 /* "gate" */
-#define GATE_ABI 6
+#define GATE_ABI 7
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
 #define PAGE 4096ul
 #define HUGE_PAGE (2ul << 20)
@@ -218,8 +218,10 @@ struct task {
 	struct start start;
 	struct shm shms[SHMS_MAX];
 	struct shm_page *more_shms;
+	u32 death_signal; /* PR_SET_PDEATHSIG, by which the owner's end ends the task; 0: none */
+	u32 own_death_signal; /* as the program set it; rights.c */
+	u32 parent; /* PID of the parent, whose end sends the signal */
 	u32 exe_length;
-	u32 unused;
 	char exe[EXE_MAX];
 };
 #endif

@@ -8,7 +8,9 @@ const u64 handled[8] = {
 	BIT(SYS_open) | BIT(SYS_stat) | BIT(SYS_mmap) | BIT(SYS_mprotect) | BIT(SYS_munmap) | BIT(SYS_brk) | BIT(SYS_rt_sigaction) | BIT(SYS_rt_sigprocmask) |
 		BIT(SYS_mremap) | BIT(SYS_madvise) | BIT(SYS_shmat) | BIT(SYS_clone) | BIT(SYS_fork) | BIT(SYS_execve),
 	/* 64..127 */
-	BIT(SYS_shmdt) | BIT(SYS_readlink),
+	BIT(SYS_shmdt) | BIT(SYS_readlink) | BIT(SYS_setuid) | BIT(SYS_setgid) | BIT(SYS_setreuid) |
+		BIT(SYS_setregid) | BIT(SYS_setresuid) | BIT(SYS_setresgid) | BIT(SYS_setfsuid) | BIT(SYS_setfsgid) |
+		BIT(SYS_capset),
 	/* 128..191 */
 	BIT(SYS_mlockall) | BIT(SYS_prctl) | BIT(SYS_setrlimit),
 	/* 192..255 */
@@ -59,7 +61,16 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 		let_go_mappings(t, mask);
 		return verdict;
 	}
-	case SYS_prctl:
+	case SYS_setuid:
+	case SYS_setgid:
+	case SYS_setreuid:
+	case SYS_setregid:
+	case SYS_setresuid:
+	case SYS_setresgid:
+	case SYS_setfsuid:
+	case SYS_setfsgid:
+	case SYS_capset: return gate_rights(t, r);
+	case SYS_prctl: return gate_prctl(t, r);
 	case SYS_seccomp: return gate_seccomp(t, r);
 	case SYS_setrlimit:
 	case SYS_prlimit64: return gate_setrlimit(t, r);
@@ -102,5 +113,5 @@ const u32 gate_offsets[] = {
 	sizeof(struct outside), AT(outside, mappings), sizeof(struct ask), AT(ask, address), sizeof(struct region),
 	AT(region, address), AT(task, id), AT(task, returns), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, memory), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
-	AT(task, start), AT(task, no_madvise), AT(task, shms), AT(task, more_shms), AT(task, exe_length), AT(task, exe),
+	AT(task, start), AT(task, no_madvise), AT(task, shms), AT(task, more_shms), AT(task, death_signal), AT(task, parent), AT(task, exe_length), AT(task, exe),
 };

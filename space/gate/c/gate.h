@@ -69,6 +69,16 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_fcntl 72
 #define SYS_readlink 89
 #define SYS_sysinfo 99
+#define SYS_setuid 105
+#define SYS_setgid 106
+#define SYS_getppid 110
+#define SYS_setreuid 113
+#define SYS_setregid 114
+#define SYS_setresuid 117
+#define SYS_setresgid 119
+#define SYS_setfsuid 122
+#define SYS_setfsgid 123
+#define SYS_capset 126
 #define SYS_mlock 149
 #define SYS_mlockall 151
 #define SYS_prctl 157
@@ -167,6 +177,10 @@ long map_outside(struct task *t, const struct regs *r);
 long forget_outside(struct task *t, u64 address, u64 size);
 enum verdict gate_io_setup(struct task *t, struct regs *r);
 enum verdict gate_io_destroy(struct task *t, struct regs *r);
+
+/* rights.c */
+enum verdict gate_rights(struct task *t, struct regs *r);
+enum verdict gate_prctl(struct task *t, struct regs *r);
 
 /* filter.c */
 enum verdict gate_seccomp(struct task *t, struct regs *r);

@@ -1,17 +1,19 @@
 /* patch.c - finds the system-call sites in executable mappings, and redirects the relevant
  * ones to the gate.
  *
- * A site is `syscall` (0f 05) after the instruction that loads its number. Two shapes are
+ * A site is `syscall` (0f 05) after the instruction that loads its number. Three shapes are
  * rewritten:
  *
  *   mov $NR,%eax ; up to 43 bytes of moves, pushes and the like ; syscall
  *   mov 8(%rsp),%r9 ; syscall           (libc's syscall(): any number)
+ *   mov 24(%rbx),%rdx ; mov (%rbx),%eax ; syscall      (libc's setuid in each thread: any)
  *
- * The first instruction is at least five bytes long, so it alone becomes `jmp stub`. The
- * moves behind it stay in place and are repeated in the stub. So code that jumps into the
- * middle still works, and makes a plain system call. The stub steps below the red zone,
- * calls the gate, and executes the system call itself if the gate passes it. So clone with
- * a new stack returns to the right place.
+ * The first instruction is at least five bytes long, so it alone becomes `jmp stub`. In the third
+ * shape the jump takes the place of both loads: no compiler jumps to the second one. The moves
+ * behind it stay in place and are repeated in the stub. So code that jumps into the middle still
+ * works, and makes a plain system call. The stub steps below the red zone, calls the gate, and
+ * executes the system call itself if the gate passes it. So clone with a new stack returns to the
+ * right place.
  *
  * Sites whose number is loaded otherwise are counted (`sites_unreached`) and left alone;
  * docs/space.md explains why that is safe. Text is patched before anything can run in it,
@@ -139,10 +141,54 @@ static int leads_to(const u8 *p, const u8 *end)
 
 enum reach { REACHED, HARMLESS, UNREACHED };
 
+/* `mov offset(base),reg`, of 64 bits if `wide`. */
+struct load {
+	u32 length; /* 0: another instruction */
+	int reg, base, offset, wide;
+};
+
+static struct load parse_load(const u8 *start)
+{
+	const u8 *p = start;
+	int rex = (*p & 0xf0) == 0x40 ? *p++ : 0;
+	if (*p++ != 0x8b || rex & 2)
+		return (struct load){0};
+	int mod = p[0] >> 6, rm = p[0] & 7, length = modrm_length(p);
+	if (mod > 1 || (rm == 4 && p[1] != 0x24) || (rm == 5 && !mod))
+		return (struct load){0}; /* a register, an index, RIP-relative */
+	return (struct load){p + length - start, (p[0] >> 3 & 7) | (rex & 4 ? 8 : 0),
+	                     rm | (rex & 1 ? 8 : 0), mod ? (signed char)p[length - 1] : 0, rex & 8};
+}
+
+/* Returns the bytes of the two loads that end at `call`: an argument and the number, from one
+ * structure. 0: there are none. */
+static u32 length_of_loads(const u8 *call, u64 room)
+{
+	for (u32 n = 4; n >= 2; n--) {
+		for (u32 m = 5; m >= 4; m--) {
+			if (n + m > room)
+				continue;
+			struct load number = parse_load(call - n), argument = parse_load(call - n - m);
+			int is_argument = argument.reg == 2 || argument.reg == 6 || argument.reg == 7;
+			int is_offset = argument.offset == 8 || argument.offset == 16 || argument.offset == 24;
+			if (number.length == n && argument.length == m && !number.wide && argument.wide &&
+			    !number.reg && !number.offset && is_argument && is_offset &&
+			    argument.base == number.base && argument.reg != argument.base)
+				return n + m;
+		}
+	}
+	return 0;
+}
+
 /* Classifies the instructions in front of the `syscall` at text[at]. */
 static enum reach classify(const u8 *text, u64 at, struct site *site)
 {
 	const u8 *call = text + at;
+	u32 loads = length_of_loads(call, at);
+	if (loads) {
+		*site = (struct site){at - loads, SITE_ANY, 0, loads};
+		return REACHED;
+	}
 	if (at >= 5 && call[-5] == 0x4c && call[-4] == 0x8b && call[-3] == 0x4c && call[-2] == 0x24 &&
 	    call[-1] == 8) {
 		*site = (struct site){at - 5, SITE_ANY, 0, 5};

@@ -381,9 +381,14 @@ pub struct Task {
     pub start: Start,
     shms: [[u64; 2]; 64],
     more_shms: u64,
+    /// Signal that the task receives at its parent's end (PR_SET_PDEATHSIG); 0: none.
+    pub death_signal: u32,
+    /// The same as the program set it.
+    pub own_death_signal: AtomicU32,
+    /// PID of the parent that `death_signal` refers to.
+    pub parent: u32,
     /// Bytes of `exe` without its terminating zero.
     pub exe_length: u32,
-    unused: u32,
     /// Absolute path of the program.
     pub exe: [u8; EXE_MAX],
 }
@@ -438,6 +443,8 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Task, no_madvise),
         offset_of!(Task, shms),
         offset_of!(Task, more_shms),
+        offset_of!(Task, death_signal),
+        offset_of!(Task, parent),
         offset_of!(Task, exe_length),
         offset_of!(Task, exe),
     ]

@@ -456,6 +456,14 @@ fn prepare(plan: &Plan<'_>) -> Result<(), (Step, Errno)> {
         if raw::call0(libc::SYS_getppid) != Ok(plan.parent as usize) {
             raw::exit(127);
         }
+        // The gate sets the signal again where the kernel clears it (`gate/c/rights.c`).
+        // SAFETY: the loader filled in `plan.task`, and no other thread uses it before the task is
+        // announced.
+        unsafe {
+            (*plan.task).death_signal = signal as u32;
+            (*plan.task).own_death_signal = AtomicU32::new(signal as u32);
+            (*plan.task).parent = plan.parent;
+        }
     }
     if let Some(path) = &attributes.cgroup_procs {
         raw::join_cgroup(path);
