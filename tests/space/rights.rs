@@ -8,6 +8,7 @@ use std::time::Duration;
 use nagaya_tests::{
     Cmd, exec, is_alive, job, kill, nagaya, proc_status, program, skip, tasks, tasks_of, wait_until,
 };
+use nagaya_tests::user::User;
 use rustix::process::Signal;
 
 const SOON: Duration = nagaya_tests::TIME_LIMIT;
@@ -24,6 +25,21 @@ fn is_root() -> bool {
         skip(NEEDS_ROOT);
     }
     is_root
+}
+
+/// Lets the tasks of the job give up rights.
+fn permitted(command: Cmd) -> Cmd {
+    command.env("NAGAYA_KEEP_ACCESS", "1")
+}
+
+/// Runs a case that is refused: one line for each task names the program, the call and the remedy.
+#[track_caller]
+fn is_refused(case: &str, call: &str) {
+    for shared in ["0", "1"] {
+        let output = tasks(1, rights()).arg(case).env("PVAS_SHARED", shared).run();
+        output.one_line(&["rights", call, "is refused", "NAGAYA_KEEP_ACCESS=1"]);
+        output.prints("refused\n");
+    }
 }
 
 /// Starts a task of this case beside one that changes nothing, kills their owner, and waits until
@@ -98,8 +114,10 @@ fn a_task_of_shared_memory_that_leaves_its_user_ends_with_its_server() {
 }
 
 #[test]
-fn a_task_that_drops_its_user_ends_with_its_server() {
-    ends_with_its_server_as_root("user_dropped");
+fn a_task_that_may_drop_its_user_ends_with_its_server() {
+    if is_root() {
+        ends_with_its_server("user_dropped", permitted);
+    }
 }
 
 #[test]
@@ -132,4 +150,77 @@ fn a_forked_child_has_a_death_signal_of_its_own() {
     Cmd::new(rights()).arg(case).run().ok();
     tasks(2, rights()).arg(case).run().ok();
     tasks(2, rights()).arg(case).env("PVAS_SHARED", "1").run().ok();
+}
+
+#[test]
+fn a_task_that_drops_its_user_or_group_is_refused_with_one_line() {
+    if is_root() {
+        is_refused("ids_refused", "setgroups");
+    }
+}
+
+#[test]
+fn a_task_that_drops_capabilities_is_refused_with_one_line() {
+    if is_root() {
+        is_refused("capabilities_refused", "capset");
+    }
+}
+
+#[test]
+fn all_threads_of_a_task_are_refused_alike() {
+    if is_root() {
+        is_refused("refused_in_all_threads", "setgid");
+    }
+}
+
+#[test]
+fn a_task_that_installs_a_seccomp_filter_is_refused_with_one_line() {
+    is_refused("seccomp_refused", "seccomp");
+}
+
+#[test]
+fn a_task_that_confines_itself_by_landlock_is_refused_with_one_line() {
+    let case = "landlock_refused";
+    let output = tasks(1, rights()).arg(case).run();
+    if output.status.code() == Some(77) {
+        return skip("Landlock");
+    }
+    is_refused(case, "landlock_restrict_self");
+}
+
+#[test]
+fn changes_that_can_be_undone_pass() {
+    let case = "nothing_lost";
+    Cmd::new(rights()).arg(case).run().prints("done\n");
+    tasks(2, rights()).arg(case).run().prints("done\ndone\n");
+    let user = User::ordinary();
+    let run = user.nagaya("run").args(["-n", "2"]).arg(user.bring(&rights())).arg(case);
+    user.command(run).run().prints("done\ndone\n");
+}
+
+#[test]
+fn an_ordinary_users_filter_is_refused_too() {
+    let user = User::ordinary();
+    let run = user.nagaya("run").arg(user.bring(&rights())).arg("seccomp_refused");
+    let output = user.command(run).run();
+    output.one_line(&["seccomp", "NAGAYA_KEEP_ACCESS=1"]);
+    output.prints("refused\n");
+}
+
+#[test]
+fn children_that_are_no_tasks_drop_their_rights() {
+    if !is_root() {
+        return;
+    }
+    let ids = "65534\n65534\n";
+    Cmd::new(rights()).arg("children_drop").run().prints(ids);
+    tasks(1, rights()).arg("children_drop").run().prints(ids);
+    tasks(1, rights()).arg("children_drop").env("PVAS_SHARED", "1").run().prints(ids);
+}
+
+#[test]
+fn the_variable_that_permits_losses_is_checked() {
+    let run = nagaya("run").arg("true").env("NAGAYA_KEEP_ACCESS", "perhaps");
+    let output = run.run();
+    output.clone().refused(output.code(), &["NAGAYA_KEEP_ACCESS (0 or 1)"]);
 }
