@@ -133,3 +133,12 @@ fn a_filter_without_a_call_that_the_gate_needs_is_refused_with_one_line() {
     assert!(output.stderr.contains("without madvise"), "{output}");
     assert!(output.stderr.contains("PVAS_SHARED"), "{output}");
 }
+
+#[test]
+fn a_filter_that_lets_a_task_change_its_user_must_allow_what_that_needs() {
+    let case = "a_filter_without_prctl";
+    Cmd::new(objects()).arg(case).run().prints("worked\n");
+    let output = permitted(tasks(1, objects())).arg(case).run();
+    output.one_line(&["setuid without prctl", "Allow prctl"]);
+    output.prints("refused\n");
+}

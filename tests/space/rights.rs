@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nagaya_tests::user::User;
 use nagaya_tests::{
     Cmd, exec, is_alive, job, kill, nagaya, proc_status, program, skip, tasks, tasks_of, wait_until,
 };
-use nagaya_tests::user::User;
 use rustix::process::Signal;
 
 const SOON: Duration = nagaya_tests::TIME_LIMIT;

@@ -142,7 +142,7 @@ static void report(struct task *t, const struct need *need)
 	raw3(SYS_write, 2, line, end - line);
 }
 
-/* Returns true if the task can live with the filter. */
+/* Returns true if the task can live with the filter. setuid needs what rights.c makes. */
 static int check(struct task *t, const struct program *program)
 {
 	static const struct need needs[] = {
@@ -151,10 +151,12 @@ static int check(struct task *t, const struct program *program)
 		{SYS_mremap, SYS_mmap, "mremap", "mmap", 0},
 		{SYS_mremap, SYS_munmap, "mremap", "munmap", 0},
 		{SYS_shmat, SYS_shmctl, "shmat", "shmctl", 0},
-		{SYS_setuid, SYS_prctl, "setuid", "prctl", 0},
+		{SYS_setuid, SYS_getpid, "setuid", "getpid", 0},
 		{SYS_setuid, SYS_getppid, "setuid", "getppid", 0},
-		{SYS_setresuid, SYS_prctl, "setresuid", "prctl", 0},
+		{SYS_setuid, SYS_prctl, "setuid", "prctl", 0},
+		{SYS_setresuid, SYS_getpid, "setresuid", "getpid", 0},
 		{SYS_setresuid, SYS_getppid, "setresuid", "getppid", 0},
+		{SYS_setresuid, SYS_prctl, "setresuid", "prctl", 0},
 		{SYS_brk, SYS_mremap, "brk", "mremap", 1},
 		{SYS_mmap, SYS_mremap, "mmap", "mremap", 1},
 		{SYS_mmap, SYS_mprotect, "mmap", "mprotect", 1},

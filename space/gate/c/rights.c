@@ -199,8 +199,9 @@ static void keep_death_signal(struct task *t)
 		return;
 	__atomic_store_n(&t->own_death_signal, 0, __ATOMIC_RELAXED);
 	raw3(SYS_prctl, PR_SET_PDEATHSIG, t->death_signal, 0);
-	/* The owner may have ended in between. */
-	if (raw1(SYS_getppid, 0) != t->parent)
+	/* The owner may have ended in between. A filter may forbid to look. */
+	long parent = raw1(SYS_getppid, 0);
+	if (!is_error(parent) && parent != t->parent)
 		raw3(SYS_kill, t->pid, t->death_signal, 0);
 }
 
