@@ -138,7 +138,10 @@ fn last_words(channel: &mut Channel, why: &std::io::Error) -> Refusal {
 fn common_settings() -> Vec<(String, String)> {
     let all = std::env::vars_os().filter_map(|(name, value)| {
         let pair = (name.into_string().ok()?, value.into_string().ok()?);
-        ["UCX_", "NAGAYA_NET", "NAGAYA_KEEP_ACCESS"].iter().any(|own| pair.0.starts_with(own)).then_some(pair)
+        ["UCX_", "NAGAYA_NET", "NAGAYA_KEEP_ACCESS"]
+            .iter()
+            .any(|own| pair.0.starts_with(own))
+            .then_some(pair)
     });
     all.collect()
 }
