@@ -52,9 +52,9 @@ pub struct Addressee<'a> {
 }
 
 impl Addressee<'_> {
-    /// Returns the network's settings, for the environment of a node on another host.
+    /// Returns the settings that all nodes share, for the environment of a node on another host.
     pub fn variables(&self) -> Vec<(String, String)> {
-        if self.is_here { Vec::new() } else { network_settings() }
+        if self.is_here { Vec::new() } else { common_settings() }
     }
 }
 
@@ -133,11 +133,15 @@ fn last_words(channel: &mut Channel, why: &std::io::Error) -> Refusal {
     line.strip_prefix("nagaya: ").unwrap_or(&line).into()
 }
 
-/// Returns the variables that choose the network, which are set alike on all hosts.
-fn network_settings() -> Vec<(String, String)> {
+/// Returns the variables that must be alike on all hosts: those that choose the network, and the
+/// permission to give up rights.
+fn common_settings() -> Vec<(String, String)> {
     let all = std::env::vars_os().filter_map(|(name, value)| {
         let pair = (name.into_string().ok()?, value.into_string().ok()?);
-        ["UCX_", "NAGAYA_NET"].iter().any(|own| pair.0.starts_with(own)).then_some(pair)
+        ["UCX_", "NAGAYA_NET", "NAGAYA_KEEP_ACCESS"]
+            .iter()
+            .any(|own| pair.0.starts_with(own))
+            .then_some(pair)
     });
     all.collect()
 }

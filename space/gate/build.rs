@@ -12,6 +12,7 @@ const SOURCES: &[&str] = &[
     "c/returns.c",
     "c/outside.c",
     "c/filter.c",
+    "c/rights.c",
     "c/stack.c",
     "c/lock.c",
     "c/maps.c",

@@ -413,6 +413,24 @@ static void a_filter_without_mmap(void)
 	_exit(0);
 }
 
+/* The gate needs prctl after a change of the user. */
+static void a_filter_without_prctl(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+	CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	int refused = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), error = errno;
+	if (refused)
+		CHECK_EQ(error, EPERM);
+	CHECK_EQ(setuid(getuid()), 0);
+	puts(refused ? "refused" : "worked");
+}
+
 static const struct check_case cases[] = {
 	{"aio_works", aio_works},
 	{"aio_is_left", aio_is_left},
@@ -427,6 +445,7 @@ static const struct check_case cases[] = {
 	{"a_filter_without_madvise", a_filter_without_madvise},
 	{"forks_under_a_filter", forks_under_a_filter},
 	{"a_filter_without_mmap", a_filter_without_mmap},
+	{"a_filter_without_prctl", a_filter_without_prctl},
 	{NULL, NULL},
 };
 

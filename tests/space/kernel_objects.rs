@@ -25,6 +25,11 @@ fn shared(command: Cmd) -> Cmd {
     command.env("PVAS_SHARED", "1")
 }
 
+/// Lets the tasks install a filter, although they keep access to the memory of the others.
+fn permitted(command: Cmd) -> Cmd {
+    command.env("NAGAYA_KEEP_ACCESS", "1")
+}
+
 /// Returns true if the case could not run here, and reports that.
 fn is_skipped(output: &Output, needs: &str) -> bool {
     let skipped = output.status.code() == Some(NOT_HERE);
@@ -105,26 +110,35 @@ fn mprotect_and_madvise_of_foreign_memory_are_refused() {
 fn a_programs_filter_may_allow_mmap_without_madvise() {
     let case = "a_filter_without_madvise";
     Cmd::new(objects()).arg(case).run().prints("worked\n");
-    tasks(3, objects()).arg(case).run().prints(&"worked\n".repeat(3));
+    permitted(tasks(3, objects())).arg(case).run().prints(&"worked\n".repeat(3));
 }
 
 #[test]
 fn a_task_forks_under_a_filter_without_madvise() {
     let case = "forks_under_a_filter";
     Cmd::new(objects()).arg(case).run().ok();
-    tasks(2, objects()).arg(case).run().ok();
+    permitted(tasks(2, objects())).arg(case).run().ok();
 }
 
 #[test]
 fn a_filter_without_a_call_that_the_gate_needs_is_refused_with_one_line() {
     let case = "a_filter_without_mmap";
     Cmd::new(objects()).arg(case).run().prints("worked\n");
-    let output = tasks(1, objects()).arg(case).run();
+    let output = permitted(tasks(1, objects())).arg(case).run();
     output.one_line(&["kernel_objects", "seccomp filter", "brk without mmap", "Allow mmap"]);
     output.prints("refused\n");
     // In shared segments it is madvise that gives the memory back.
-    let output = shared(tasks(1, objects()).arg("a_filter_without_madvise")).run();
+    let output = shared(permitted(tasks(1, objects())).arg("a_filter_without_madvise")).run();
     assert_eq!(output.code(), 3, "{output}");
     assert!(output.stderr.contains("without madvise"), "{output}");
     assert!(output.stderr.contains("PVAS_SHARED"), "{output}");
+}
+
+#[test]
+fn a_filter_that_lets_a_task_change_its_user_must_allow_what_that_needs() {
+    let case = "a_filter_without_prctl";
+    Cmd::new(objects()).arg(case).run().prints("worked\n");
+    let output = permitted(tasks(1, objects())).arg(case).run();
+    output.one_line(&["setuid without prctl", "Allow prctl"]);
+    output.prints("refused\n");
 }

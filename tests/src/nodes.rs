@@ -218,8 +218,8 @@ impl Nodes {
         // One line of names, one of numbers.
         let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
         let mut fields = || lines.next().expect("TCP's counters").split_whitespace();
-        let (mut names, numbers) = (fields(), fields());
+        let (mut names, mut numbers) = (fields(), fields());
         let place = names.position(|name| name == "TCPOrigDataSent").expect("a counter");
-        numbers.skip(place).next().and_then(|it| it.parse().ok()).expect("a number")
+        numbers.nth(place).and_then(|it| it.parse().ok()).expect("a number")
     }
 }

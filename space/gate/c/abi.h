@@ -8,7 +8,7 @@
 #define NAGAYA_GATE_ABI_H
 
 #define GATE_MAGIC 0x65746167 /* "gate" */
-#define GATE_ABI 6
+#define GATE_ABI 7
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
 #define PAGE 4096ul
 #define HUGE_PAGE (2ul << 20)
@@ -153,6 +153,9 @@ struct space {
 	u32 unused;
 	struct file_identity pool; /* what published blocks lie in; inode 0: the memory */
 	struct outside *outsides;
+	u32 keep_access; /* 1: tasks may give up rights, and keep access to the others; rights.c */
+	u32 uid, gid;    /* the owner's effective IDs at first */
+	u32 reserved;
 };
 
 /* The kernel's struct sigaction. */
@@ -218,8 +221,11 @@ struct task {
 	struct start start;
 	struct shm shms[SHMS_MAX];
 	struct shm_page *more_shms;
+	u32 death_signal; /* PR_SET_PDEATHSIG, by which the owner's end ends the task; 0: none */
+	u32 own_death_signal; /* as the program set it; rights.c */
+	u32 loss_reported; /* 1: the user has been told that a loss of rights is refused */
+	u32 parent; /* PID of the parent, whose end sends the signal */
 	u32 exe_length;
-	u32 unused;
 	char exe[EXE_MAX];
 };
 #endif

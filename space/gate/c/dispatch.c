@@ -8,18 +8,20 @@ const u64 handled[8] = {
 	BIT(SYS_open) | BIT(SYS_stat) | BIT(SYS_mmap) | BIT(SYS_mprotect) | BIT(SYS_munmap) | BIT(SYS_brk) | BIT(SYS_rt_sigaction) | BIT(SYS_rt_sigprocmask) |
 		BIT(SYS_mremap) | BIT(SYS_madvise) | BIT(SYS_shmat) | BIT(SYS_clone) | BIT(SYS_fork) | BIT(SYS_execve),
 	/* 64..127 */
-	BIT(SYS_shmdt) | BIT(SYS_readlink),
+	BIT(SYS_shmdt) | BIT(SYS_readlink) | BIT(SYS_setuid) | BIT(SYS_setgid) | BIT(SYS_setreuid) |
+		BIT(SYS_setregid) | BIT(SYS_setresuid) | BIT(SYS_setresgid) | BIT(SYS_setfsuid) | BIT(SYS_setfsgid) |
+		BIT(SYS_setgroups) | BIT(SYS_capset),
 	/* 128..191 */
 	BIT(SYS_mlockall) | BIT(SYS_prctl) | BIT(SYS_setrlimit),
 	/* 192..255 */
 	BIT(SYS_tgkill) | BIT(SYS_io_setup) | BIT(SYS_io_destroy),
 	/* 256..319 */
 	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp) |
-		BIT(SYS_prlimit64) | BIT(SYS_seccomp),
+		BIT(SYS_prlimit64) | BIT(SYS_seccomp) | BIT(SYS_unshare) | BIT(SYS_setns),
 	/* 320..383 */
 	BIT(SYS_execveat) | BIT(SYS_pkey_mprotect) | BIT(SYS_statx) | BIT(SYS_rseq),
 	/* 384..447 */
-	BIT(SYS_clone3),
+	BIT(SYS_clone3) | BIT(SYS_landlock_restrict_self),
 	0,
 };
 
@@ -38,6 +40,16 @@ static enum verdict change_mappings(struct task *t, struct regs *r)
 	case SYS_io_destroy: return gate_io_destroy(t, r);
 	}
 	return gate_mprotect(t, r);
+}
+
+static enum verdict change_process(struct task *t, struct regs *r)
+{
+	switch (r->a1) {
+	case PR_SET_SECCOMP: return gate_seccomp(t, r);
+	case PR_SET_PDEATHSIG:
+	case PR_GET_PDEATHSIG: return gate_death_signal(t, r);
+	}
+	return PASS;
 }
 
 enum verdict gate_dispatch(struct task *t, struct regs *r)
@@ -59,7 +71,20 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 		let_go_mappings(t, mask);
 		return verdict;
 	}
-	case SYS_prctl:
+	case SYS_setuid:
+	case SYS_setgid:
+	case SYS_setreuid:
+	case SYS_setregid:
+	case SYS_setresuid:
+	case SYS_setresgid:
+	case SYS_setfsuid:
+	case SYS_setfsgid:
+	case SYS_setgroups:
+	case SYS_capset:
+	case SYS_unshare:
+	case SYS_setns:
+	case SYS_landlock_restrict_self: return gate_rights(t, r);
+	case SYS_prctl: return change_process(t, r);
 	case SYS_seccomp: return gate_seccomp(t, r);
 	case SYS_setrlimit:
 	case SYS_prlimit64: return gate_setrlimit(t, r);
@@ -98,9 +123,9 @@ const u32 gate_offsets[] = {
 	AT(image, unreached), AT(space, base), AT(space, tasks_max), AT(space, event),
 	AT(space, slots), AT(space, sites), AT(space, regions), AT(space, copy), AT(space, copy.features), COPY_FEATURES_AT,
 	AT(space, tasks_expected), AT(space, alias), AT(space, memory_fd), AT(space, memory_ino),
-	AT(space, published), AT(space, machine), AT(space, pool), AT(space, outsides),
+	AT(space, published), AT(space, machine), AT(space, pool), AT(space, outsides), AT(space, keep_access),
 	sizeof(struct outside), AT(outside, mappings), sizeof(struct ask), AT(ask, address), sizeof(struct region),
 	AT(region, address), AT(task, id), AT(task, returns), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, memory), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
-	AT(task, start), AT(task, no_madvise), AT(task, shms), AT(task, more_shms), AT(task, exe_length), AT(task, exe),
+	AT(task, start), AT(task, no_madvise), AT(task, shms), AT(task, more_shms), AT(task, death_signal), AT(task, parent), AT(task, exe_length), AT(task, exe),
 };

@@ -5,12 +5,16 @@
  * the second would kill the task at its next mmap. So the gate evaluates each filter before it
  * passes it to the kernel.
  *
+ * It has to be permitted by NAGAYA_KEEP_ACCESS at all: a filter takes nothing from a task that the
+ * other tasks still have; see rights.c.
+ *
  * Without madvise, private segments still work: forks of other tasks then copy this segment,
  * which costs them time. All other such filters are refused, with one line. */
 #include "gate.h"
 
-#define PR_SET_SECCOMP 22
+#define SECCOMP_MODE_STRICT 1
 #define SECCOMP_MODE_FILTER 2
+#define SECCOMP_SET_MODE_STRICT 0
 #define SECCOMP_SET_MODE_FILTER 1
 #define SECCOMP_RET_ACTION 0xffff0000u
 #define SECCOMP_RET_LOG 0x7ffc0000u
@@ -117,17 +121,14 @@ static int allows(const struct program *program, u32 nr, u64 a1, u64 a2, u64 a3)
 /* A call of programs, and one that the gate makes for it. */
 struct need {
 	u32 of, needed;
-	char of_name[8], name[12];
+	char of_name[12], name[12];
 	int shared_only;
 };
 
 static void report(struct task *t, const struct need *need)
 {
-	enum { EXE_SHOWN = 160 };
-	char line[512], *end = put_text(line, "nagaya: ");
-	for (int i = 0; i < EXE_SHOWN && t->exe[i]; i++)
-		*end++ = t->exe[i];
-	end = put_text(end, ": its seccomp filter is refused: it allows ");
+	char line[512], *end = put_program(line, t);
+	end = put_text(end, "its seccomp filter is refused: it allows ");
 	end = put_text(end, need->of_name);
 	end = put_text(end, " without ");
 	end = put_text(end, need->name);
@@ -141,7 +142,7 @@ static void report(struct task *t, const struct need *need)
 	raw3(SYS_write, 2, line, end - line);
 }
 
-/* Returns true if the task can live with the filter. */
+/* Returns true if the task can live with the filter. setuid needs what rights.c makes. */
 static int check(struct task *t, const struct program *program)
 {
 	static const struct need needs[] = {
@@ -150,6 +151,12 @@ static int check(struct task *t, const struct program *program)
 		{SYS_mremap, SYS_mmap, "mremap", "mmap", 0},
 		{SYS_mremap, SYS_munmap, "mremap", "munmap", 0},
 		{SYS_shmat, SYS_shmctl, "shmat", "shmctl", 0},
+		{SYS_setuid, SYS_getpid, "setuid", "getpid", 0},
+		{SYS_setuid, SYS_getppid, "setuid", "getppid", 0},
+		{SYS_setuid, SYS_prctl, "setuid", "prctl", 0},
+		{SYS_setresuid, SYS_getpid, "setresuid", "getpid", 0},
+		{SYS_setresuid, SYS_getppid, "setresuid", "getppid", 0},
+		{SYS_setresuid, SYS_prctl, "setresuid", "prctl", 0},
 		{SYS_brk, SYS_mremap, "brk", "mremap", 1},
 		{SYS_mmap, SYS_mremap, "mmap", "mremap", 1},
 		{SYS_mmap, SYS_mprotect, "mmap", "mprotect", 1},
@@ -159,10 +166,11 @@ static int check(struct task *t, const struct program *program)
 	u64 at = t->mmap_start;
 	for (u32 i = 0; i < sizeof needs / sizeof *needs; i++) {
 		const struct need *n = &needs[i];
+		u64 first = n->needed == SYS_prctl ? PR_SET_PDEATHSIG : at;
 		u64 last = n->needed == SYS_madvise ? MADV_REMOVE : PROT_READ | PROT_WRITE;
 		if ((!n->shared_only || has_shared(t)) &&
 		    allows(program, n->of, at, PAGE, PROT_READ | PROT_WRITE) &&
-		    !allows(program, n->needed, at, PAGE, last)) {
+		    !allows(program, n->needed, first, PAGE, last)) {
 			report(t, n);
 			return 0;
 		}
@@ -174,12 +182,19 @@ static int check(struct task *t, const struct program *program)
 enum verdict gate_seccomp(struct task *t, struct regs *r)
 {
 	struct program program;
-	int installs = r->nr == SYS_prctl
-	                   ? r->a1 == PR_SET_SECCOMP && r->a2 == SECCOMP_MODE_FILTER
-	                   : r->a1 == SECCOMP_SET_MODE_FILTER;
+	int is_prctl = r->nr == SYS_prctl;
+	u64 mode = is_prctl ? r->a2 : r->a1;
+	int is_filter = mode == (is_prctl ? SECCOMP_MODE_FILTER : SECCOMP_SET_MODE_FILTER);
+	int is_strict = is_prctl ? mode == SECCOMP_MODE_STRICT
+	                         : mode == SECCOMP_SET_MODE_STRICT && !r->a2 && !r->a3;
 	/* The child of a fork has memory of its own. That of a vfork will exec. */
-	if (!installs || t->detached || safe_copy(&program, (void *)r->a3, sizeof program) ||
-	    raw1(SYS_getpid, 0) != t->pid)
+	if ((!is_filter && !is_strict) || t->detached || raw1(SYS_getpid, 0) != t->pid)
+		return PASS;
+	if (is_filter && safe_copy(&program, (void *)r->a3, sizeof program))
+		return PASS; /* libraries test by a bad address for what the kernel can do */
+	if (!space.keep_access)
+		return refuse_loss(t, r);
+	if (is_strict)
 		return PASS;
 	if (!check(t, &program))
 		return answer(r, -EPERM);

@@ -69,6 +69,21 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_fcntl 72
 #define SYS_readlink 89
 #define SYS_sysinfo 99
+#define SYS_setuid 105
+#define SYS_setgid 106
+#define SYS_getppid 110
+#define SYS_setreuid 113
+#define SYS_setregid 114
+#define SYS_getgroups 115
+#define SYS_setgroups 116
+#define SYS_setresuid 117
+#define SYS_getresuid 118
+#define SYS_setresgid 119
+#define SYS_getresgid 120
+#define SYS_setfsuid 122
+#define SYS_setfsgid 123
+#define SYS_capget 125
+#define SYS_capset 126
 #define SYS_mlock 149
 #define SYS_mlockall 151
 #define SYS_prctl 157
@@ -85,8 +100,10 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_openat 257
 #define SYS_newfstatat 262
 #define SYS_readlinkat 267
+#define SYS_unshare 272
 #define SYS_rt_tgsigqueueinfo 297
 #define SYS_prlimit64 302
+#define SYS_setns 308
 #define SYS_process_vm_readv 310
 #define SYS_process_vm_writev 311
 #define SYS_kcmp 312
@@ -97,6 +114,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_statx 332
 #define SYS_rseq 334
 #define SYS_clone3 435
+#define SYS_landlock_restrict_self 446
 
 #define EPERM 1
 #define ENOENT 2
@@ -111,6 +129,10 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define ETIMEDOUT 110
 
 #define O_CLOEXEC 02000000
+
+#define PR_SET_PDEATHSIG 1
+#define PR_GET_PDEATHSIG 2
+#define PR_SET_SECCOMP 22
 
 #define PROT_READ 1
 #define PROT_WRITE 2
@@ -167,6 +189,12 @@ long map_outside(struct task *t, const struct regs *r);
 long forget_outside(struct task *t, u64 address, u64 size);
 enum verdict gate_io_setup(struct task *t, struct regs *r);
 enum verdict gate_io_destroy(struct task *t, struct regs *r);
+
+/* rights.c */
+enum verdict gate_rights(struct task *t, struct regs *r);
+enum verdict gate_death_signal(struct task *t, struct regs *r);
+char *put_program(char *to, const struct task *t);
+enum verdict refuse_loss(struct task *t, struct regs *r);
 
 /* filter.c */
 enum verdict gate_seccomp(struct task *t, struct regs *r);

@@ -1,17 +1,19 @@
 /* patch.c - finds the system-call sites in executable mappings, and redirects the relevant
  * ones to the gate.
  *
- * A site is `syscall` (0f 05) after the instruction that loads its number. Two shapes are
+ * A site is `syscall` (0f 05) after the instruction that loads its number. Three shapes are
  * rewritten:
  *
  *   mov $NR,%eax ; up to 43 bytes of moves, pushes and the like ; syscall
  *   mov 8(%rsp),%r9 ; syscall           (libc's syscall(): any number)
+ *   mov 24(%rbx),%rdx ; mov (%rbx),%eax ; syscall      (libc's setuid in each thread: any)
  *
- * The first instruction is at least five bytes long, so it alone becomes `jmp stub`. The
- * moves behind it stay in place and are repeated in the stub. So code that jumps into the
- * middle still works, and makes a plain system call. The stub steps below the red zone,
- * calls the gate, and executes the system call itself if the gate passes it. So clone with
- * a new stack returns to the right place.
+ * The first instruction is at least five bytes long, so it alone becomes `jmp stub`. In the third
+ * shape the jump takes the place of both loads: no compiler jumps to the second one. The moves
+ * behind it stay in place and are repeated in the stub. So code that jumps into the middle still
+ * works, and makes a plain system call. The stub steps below the red zone, calls the gate, and
+ * executes the system call itself if the gate passes it. So clone with a new stack returns to the
+ * right place.
  *
  * Sites whose number is loaded otherwise are counted (`sites_unreached`) and left alone;
  * docs/space.md explains why that is safe. Text is patched before anything can run in it,
@@ -77,8 +79,8 @@ static struct instruction decode(const u8 *start)
 		if ((op == 0xb8 && !(rex & 1)) || !wide)
 			return none;
 		return (struct instruction){p + (rex & 8 ? 8 : 4) - start, 0};
-	case 0x90:
-		return (struct instruction){p - start, 0};
+	case 0x90: /* nop; with a prefix it exchanges rax and r8 */
+		return rex & 1 ? none : (struct instruction){p - start, 0};
 	case 0x8b: case 0x8d: case 0x63: case 0x33: case 0x03: case 0x2b: case 0x23: case 0x0b:
 		to_register = 1; /* reg <- op rm */
 		break;
@@ -94,6 +96,8 @@ static struct instruction decode(const u8 *start)
 		break;
 	case 0x83: case 0xc6: /* ... imm8 */
 		immediate = 1;
+		if (op == 0xc6 && ((p[0] & 0x38) || (p[0] == 0xc4 && !rex)))
+			return none; /* xabort; mov imm8, ah */
 		break;
 	case 0x0f:
 		op = *p++;
@@ -137,10 +141,54 @@ static int leads_to(const u8 *p, const u8 *end)
 
 enum reach { REACHED, HARMLESS, UNREACHED };
 
+/* `mov offset(base),reg`, of 64 bits if `wide`. */
+struct load {
+	u32 length; /* 0: another instruction */
+	int reg, base, offset, wide;
+};
+
+static struct load parse_load(const u8 *start)
+{
+	const u8 *p = start;
+	int rex = (*p & 0xf0) == 0x40 ? *p++ : 0;
+	if (*p++ != 0x8b || rex & 2)
+		return (struct load){0};
+	int mod = p[0] >> 6, rm = p[0] & 7, length = modrm_length(p);
+	if (mod > 1 || (rm == 4 && p[1] != 0x24) || (rm == 5 && !mod))
+		return (struct load){0}; /* a register, an index, RIP-relative */
+	return (struct load){p + length - start, (p[0] >> 3 & 7) | (rex & 4 ? 8 : 0),
+	                     rm | (rex & 1 ? 8 : 0), mod ? (signed char)p[length - 1] : 0, rex & 8};
+}
+
+/* Returns the bytes of the two loads that end at `call`: an argument and the number, from one
+ * structure. 0: there are none. */
+static u32 length_of_loads(const u8 *call, u64 room)
+{
+	for (u32 n = 4; n >= 2; n--) {
+		for (u32 m = 5; m >= 4; m--) {
+			if (n + m > room)
+				continue;
+			struct load number = parse_load(call - n), argument = parse_load(call - n - m);
+			int is_argument = argument.reg == 2 || argument.reg == 6 || argument.reg == 7;
+			int is_offset = argument.offset == 8 || argument.offset == 16 || argument.offset == 24;
+			if (number.length == n && argument.length == m && !number.wide && argument.wide &&
+			    !number.reg && !number.offset && is_argument && is_offset &&
+			    argument.base == number.base && argument.reg != argument.base)
+				return n + m;
+		}
+	}
+	return 0;
+}
+
 /* Classifies the instructions in front of the `syscall` at text[at]. */
 static enum reach classify(const u8 *text, u64 at, struct site *site)
 {
 	const u8 *call = text + at;
+	u32 loads = length_of_loads(call, at);
+	if (loads) {
+		*site = (struct site){at - loads, SITE_ANY, 0, loads};
+		return REACHED;
+	}
 	if (at >= 5 && call[-5] == 0x4c && call[-4] == 0x8b && call[-3] == 0x4c && call[-2] == 0x24 &&
 	    call[-1] == 8) {
 		*site = (struct site){at - 5, SITE_ANY, 0, 5};
@@ -149,13 +197,13 @@ static enum reach classify(const u8 *text, u64 at, struct site *site)
 	for (u64 back = 2; back <= MOVED_MAX + 7 && back <= at; back++) {
 		const u8 *p = call - back;
 		u32 nr, first;
-		if (p[0] == 0xb8 && back >= 5) { /* mov $nr,%eax, and no prefix makes it another */
+		/* A prefix may make it a write of another register, or of a part of eax. */
+		int prefixed = back < at && ((p[-1] & 0xf0) == 0x40 || p[-1] == 0x66);
+		if (p[0] == 0xb8 && back >= 5 && !prefixed) { /* mov $nr,%eax */
 			nr = load32(p + 1), first = 5;
-			if (back < at && (p[-1] & 0xf0) == 0x40)
-				continue;
 		} else if (p[0] == 0x48 && p[1] == 0xc7 && p[2] == 0xc0 && back >= 7) {
 			nr = load32(p + 3), first = 7;
-		} else if (p[0] == 0x31 && p[1] == 0xc0) { /* xor %eax,%eax: read */
+		} else if (p[0] == 0x31 && p[1] == 0xc0 && !prefixed) { /* xor %eax,%eax: read */
 			nr = 0, first = 2;
 		} else {
 			continue;

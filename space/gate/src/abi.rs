@@ -204,6 +204,13 @@ pub struct Space {
     pub pool: Pool,
     /// `tasks_max` entries.
     pub outsides: *mut Outside,
+    /// 1: tasks may give up rights, and keep access to the memory of the others.
+    pub keep_access: AtomicU32,
+    /// The owner's effective user at the space's creation.
+    pub uid: u32,
+    /// Its effective group.
+    pub gid: u32,
+    reserved: u32,
 }
 
 /// A file or device, as /proc/PID/maps names it.
@@ -381,9 +388,15 @@ pub struct Task {
     pub start: Start,
     shms: [[u64; 2]; 64],
     more_shms: u64,
+    /// Signal that the task receives at its parent's end (PR_SET_PDEATHSIG); 0: none.
+    pub death_signal: u32,
+    /// The same as the program set it.
+    pub own_death_signal: AtomicU32,
+    loss_reported: AtomicU32,
+    /// PID of the parent that `death_signal` refers to.
+    pub parent: u32,
     /// Bytes of `exe` without its terminating zero.
     pub exe_length: u32,
-    unused: u32,
     /// Absolute path of the program.
     pub exe: [u8; EXE_MAX],
 }
@@ -419,6 +432,7 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, machine),
         offset_of!(Space, pool),
         offset_of!(Space, outsides),
+        offset_of!(Space, keep_access),
         size_of::<Outside>(),
         offset_of!(Outside, mappings),
         size_of::<Ask>(),
@@ -438,6 +452,8 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Task, no_madvise),
         offset_of!(Task, shms),
         offset_of!(Task, more_shms),
+        offset_of!(Task, death_signal),
+        offset_of!(Task, parent),
         offset_of!(Task, exe_length),
         offset_of!(Task, exe),
     ]

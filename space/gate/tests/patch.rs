@@ -2,7 +2,7 @@
 //! it moves whole instructions correctly, and it misses no call in libc and its dynamic linker
 //! that the gate must answer.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -98,6 +98,17 @@ fn disassemble(arguments: &[&str]) -> Listing {
         Some((address, Instruction { length, text }))
     };
     listing.lines().filter_map(parse).collect()
+}
+
+/// Returns the addresses that jumps and calls lead to.
+fn targets(listing: &Listing) -> BTreeSet<u64> {
+    let target = |instruction: &Instruction| {
+        let (mnemonic, operand) = instruction.text.split_once(' ')?;
+        let leads = ["j", "call", "loop", "xbegin"].iter().any(|m| mnemonic.starts_with(m));
+        let operand = operand.split(' ').next().filter(|_| leads)?;
+        u64::from_str_radix(operand.trim_start_matches("0x"), 16).ok()
+    };
+    listing.values().filter_map(target).collect()
 }
 
 fn present(path: &str) -> bool {
@@ -219,6 +230,7 @@ fn check_decoder(path: &str, listing: &Listing) {
 /// Checks the sites of the file. Returns the lines about unreached ones.
 fn check_sites(path: &str, listing: &Listing) -> Vec<String> {
     let handled = handled();
+    let targets = targets(listing);
     let stubs =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.stubs", path.replace('/', "_")));
     let (mut reached, mut unreached, mut escaped) = (0, Vec::new(), Vec::new());
@@ -245,7 +257,7 @@ fn check_sites(path: &str, listing: &Listing) -> Vec<String> {
             match fields[1] {
                 "reached" => {
                     assert!(is_call, "{path}: no system call at {call:x}");
-                    check_site(path, listing, call, fields[2], &fields[3..]);
+                    check_site(path, listing, &targets, call, fields[2], &fields[3..]);
                     check_stub(path, listing, &stub_listing, call, &fields[3..], stub);
                     reached += 1;
                 }
@@ -275,10 +287,21 @@ fn check_sites(path: &str, listing: &Listing) -> Vec<String> {
 }
 
 /// objdump shows the same instructions: the one with the number, those moved, the call.
-fn check_site(path: &str, listing: &Listing, call: u64, number: &str, starts: &[&str]) {
+fn check_site(
+    path: &str,
+    listing: &Listing,
+    targets: &BTreeSet<u64>,
+    call: u64,
+    number: &str,
+    starts: &[&str],
+) {
     let first = hexadecimal(starts[0]);
     let head = &listing.get(&first).unwrap_or_else(|| panic!("{path}: nothing at {first:x}")).text;
     let number_there = match number {
+        "any" if starts.len() == 2 => {
+            let number = &listing[&hexadecimal(starts[1])].text;
+            head.starts_with("mov 0x") && number.starts_with("mov ") && number.ends_with("),%eax")
+        }
         "any" => head == "mov 0x8(%rsp),%r9",
         n => {
             let n: u32 = n.parse().expect("a number");
@@ -289,8 +312,14 @@ fn check_site(path: &str, listing: &Listing, call: u64, number: &str, starts: &[
     let shown: Vec<u64> = listing.range(first..call).map(|(&at, _)| at).collect();
     let ours: Vec<u64> = starts.iter().map(|at| hexadecimal(at)).collect();
     assert_eq!(shown, ours, "{path}: the instructions in front of {call:x}");
-    assert!(listing[&first].length >= 5, "{path}: no room for a jump at {first:x}");
-    for (at, Instruction { text, .. }) in listing.range(first + 1..call) {
+    let replaced = match number {
+        "any" => call - first,
+        _ => listing[&first].length,
+    };
+    assert!(replaced >= 5, "{path}: no room for a jump at {first:x}");
+    let inside = targets.range(first + 1..first + replaced).next();
+    assert_eq!(inside, None, "{path}: a jump into what is replaced at {first:x}");
+    for (at, Instruction { text, .. }) in listing.range(first + replaced..call) {
         assert!(!writes_rax(text), "{path}: {at:x}: {text}");
     }
 }
@@ -356,4 +385,80 @@ fn other_libraries_are_patched_rightly() {
             println!("{line}, which the gate answers");
         }
     }
+}
+
+/// Returns what the patcher says about the only call in `code`: `harmless`, `unreached`, or
+/// `reached` and the number.
+fn site_in(name: &str, code: &[u8]) -> String {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (file, stubs) = (directory.join(name), directory.join(format!("{name}.stubs")));
+    // The patcher reads a few bytes behind a call.
+    let bytes = [code, &[0x90; 16]].concat();
+    fs::write(&file, &bytes).expect("write");
+    let mut command = Command::new(patcher());
+    command.arg("sites").arg(&file).args(["0", &bytes.len().to_string(), "4096"]).arg(&stubs);
+    let output = driver::succeed(&mut command);
+    let _ = (fs::remove_file(file), fs::remove_file(stubs));
+    let fields: Vec<_> = output.lines().next().expect("a site").split(' ').skip(1).collect();
+    match fields[..] {
+        ["reached", number, ..] => format!("reached {number}"),
+        _ => fields[0].to_owned(),
+    }
+}
+
+const MMAP: &[u8] = &[0xb8, 9, 0, 0, 0]; // mov $9,%eax
+const SYSCALL: &[u8] = &[0x0f, 0x05];
+
+#[test]
+fn a_write_of_ah_before_a_call_is_not_moved() {
+    let between = |name, code: &[u8]| site_in(name, &[MMAP, code, SYSCALL].concat());
+    assert_eq!(between("ah-none", &[]), "reached 9");
+    assert_eq!(between("ah-spl", &[0x40, 0xc6, 0xc4, 1]), "reached 9"); // mov $1,%spl
+    assert_eq!(between("ah-c6", &[0xc6, 0xc4, 1]), "unreached"); // mov $1,%ah
+    assert_eq!(between("ah-b4", &[0xb4, 1]), "unreached"); // mov $1,%ah
+    assert_eq!(between("ah-88", &[0x88, 0xdc]), "unreached"); // mov %bl,%ah
+    assert_eq!(between("ah-8a", &[0x8a, 0x23]), "unreached"); // mov (%rbx),%ah
+    assert_eq!(between("xabort", &[0xc6, 0xf8, 1]), "unreached");
+}
+
+#[test]
+fn an_exchange_with_rax_before_a_call_is_not_moved() {
+    let between = |name, code: &[u8]| site_in(name, &[MMAP, code, SYSCALL].concat());
+    assert_eq!(between("xchg-nop", &[0x90]), "reached 9");
+    assert_eq!(between("xchg-41-90", &[0x41, 0x90]), "unreached"); // xchg %eax,%r8d
+    assert_eq!(between("xchg-49-90", &[0x49, 0x90]), "unreached"); // xchg %rax,%r8
+    assert_eq!(between("xchg-93", &[0x93]), "unreached"); // xchg %eax,%ebx
+    assert_eq!(between("xchg-48-93", &[0x48, 0x93]), "unreached"); // xchg %rax,%rbx
+    assert_eq!(between("xchg-87", &[0x48, 0x87, 0xd8]), "unreached"); // xchg %rbx,%rax
+    assert_eq!(between("xchg-86", &[0x86, 0xc3]), "unreached"); // xchg %al,%bl
+}
+
+#[test]
+fn a_write_of_another_register_is_no_call_number() {
+    let after = |name, code: &[u8]| site_in(name, &[MMAP, code, SYSCALL].concat());
+    assert_eq!(after("xor-eax", &[0x31, 0xc0]), "harmless"); // xor %eax,%eax: read
+    assert_eq!(after("xor-r8", &[0x45, 0x31, 0xc0]), "reached 9"); // xor %r8d,%r8d
+    assert_eq!(after("xor-rax-r8", &[0x49, 0x31, 0xc0]), "reached 9"); // xor %rax,%r8
+    assert_eq!(after("mov-r8", &[0x41, 0xb8, 1, 0, 0, 0]), "reached 9"); // mov $1,%r8d
+    assert_eq!(after("mov-ax", &[0x66, 0xb8, 1, 0, 0, 0, 0]), "unreached"); // mov $1,%ax
+}
+
+#[test]
+fn a_call_whose_number_lies_in_a_structure_is_reached() {
+    let site = |name: &str, code: &[u8]| site_in(name, &[code, SYSCALL].concat());
+    let codes: [(&str, &[u8]); 4] = [
+        ("rbx", &[0x48, 0x8b, 0x53, 0x18, 0x8b, 0x03]), // mov 24(%rbx),%rdx; mov (%rbx),%eax
+        ("rbp", &[0x48, 0x8b, 0x7d, 0x08, 0x8b, 0x45, 0]), // mov 8(%rbp),%rdi; mov 0(%rbp),%eax
+        ("r9", &[0x49, 0x8b, 0x71, 0x10, 0x41, 0x8b, 0x01]), // mov 16(%r9),%rsi; mov (%r9),%eax
+        ("r12", &[0x49, 0x8b, 0x54, 0x24, 0x18, 0x41, 0x8b, 0x04, 0x24]), // the same of (%r12)
+    ];
+    for (name, code) in codes {
+        assert_eq!(site(&format!("loads-{name}"), code), "reached any", "{name}");
+    }
+    let other = [0x48, 0x8b, 0x53, 0x18, 0x8b, 0x01]; // the number comes from (%rcx)
+    assert_eq!(site("loads-other", &other), "unreached");
+    let lost = [0x48, 0x8b, 0x52, 0x18, 0x8b, 0x02]; // mov 24(%rdx),%rdx; mov (%rdx),%eax
+    assert_eq!(site("loads-lost", &lost), "unreached");
+    let far = [0x48, 0x8b, 0x53, 0x20, 0x8b, 0x03]; // no argument of such a call
+    assert_eq!(site("loads-far", &far), "unreached");
 }

@@ -451,11 +451,7 @@ fn prepare(plan: &Plan<'_>) -> Result<(), (Step, Errno)> {
         }
     }
     if let Some(signal) = attributes.parent_death_signal {
-        raw::call2(libc::SYS_prctl, libc::PR_SET_PDEATHSIG as usize, signal as usize)
-            .map_err(at(Step::ParentDeath))?;
-        if raw::call0(libc::SYS_getppid) != Ok(plan.parent as usize) {
-            raw::exit(127);
-        }
+        set_death_signal(plan, signal).map_err(at(Step::ParentDeath))?;
     }
     if let Some(path) = &attributes.cgroup_procs {
         raw::join_cgroup(path);
@@ -508,6 +504,24 @@ fn prepare(plan: &Plan<'_>) -> Result<(), (Step, Errno)> {
         // SAFETY: the loader filled in `plan.task`, and no other thread uses it before the task is
         // announced.
         unsafe { (*plan.task).start.sigmask = mask };
+    }
+    Ok(())
+}
+
+/// Sets the signal that the task receives at its parent's end. Ends the child if the parent has
+/// ended already.
+fn set_death_signal(plan: &Plan<'_>, signal: i32) -> Result<(), Errno> {
+    raw::call2(libc::SYS_prctl, libc::PR_SET_PDEATHSIG as usize, signal as usize)?;
+    if raw::call0(libc::SYS_getppid) != Ok(plan.parent as usize) {
+        raw::exit(127);
+    }
+    // The gate sets the signal again where the kernel clears it (`gate/c/rights.c`).
+    // SAFETY: the loader filled in `plan.task`, and no other thread uses it before the task is
+    // announced.
+    unsafe {
+        (*plan.task).death_signal = signal as u32;
+        (*plan.task).own_death_signal = AtomicU32::new(signal as u32);
+        (*plan.task).parent = plan.parent;
     }
     Ok(())
 }

@@ -107,6 +107,8 @@ pub fn create(layout: &SpaceLayout, is_shared: bool) -> Result<Control, Error> {
         (*space).window = layout.window();
         (*space).tasks_max = layout.tasks_max();
         (*space).owner_pid = std::process::id();
+        (*space).uid = rustix::process::geteuid().as_raw();
+        (*space).gid = rustix::process::getegid().as_raw();
         Ok(Control::at(space))
     }
 }
@@ -142,6 +144,12 @@ pub fn set_copy_plan(control: Control, plan: &CopyPlan) {
         entry.store(by as u8, Ordering::Release);
     }
 }
+
+/// Permits tasks to give up rights, although they keep access to the memory of the others.
+pub fn permit_losses(control: Control) {
+    control.space().keep_access.store(1, Ordering::Release);
+}
+
 /// Records `memory` as the memory of the segments.
 ///
 /// # Safety

@@ -66,6 +66,16 @@ impl SpaceOptions {
     }
 }
 
+/// Returns true if the environment permits tasks to give up rights.
+fn keeps_access() -> Result<bool, Error> {
+    match std::env::var_os("NAGAYA_KEEP_ACCESS") {
+        None => Ok(false),
+        Some(value) if value == "0" || value.is_empty() => Ok(false),
+        Some(value) if value == "1" => Ok(true),
+        Some(_) => Err(Error::Invalid("NAGAYA_KEEP_ACCESS (0 or 1)")),
+    }
+}
+
 /// A space that this process created.
 #[derive(Debug)]
 pub struct Space {
@@ -157,6 +167,7 @@ impl Space {
             return Err(Error::NoAddressSpace);
         }
         let (copies, _) = copy_plan::current()?;
+        let keeps_access = keeps_access()?;
         let watcher = Watcher::get()?;
         guard_the_break();
         let mut windows = WINDOWS.lock().expect("no panic while held");
@@ -185,6 +196,9 @@ impl Space {
         }
         owner::set_watcher(control, watcher.tid());
         owner::set_copy_plan(control, &copies);
+        if keeps_access {
+            owner::permit_losses(control);
+        }
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
         let domains = RwLock::new(memory.map(Domains::new));
         Ok(Self { control, layout, key, destroyed: AtomicBool::new(false), domains })

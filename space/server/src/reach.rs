@@ -166,8 +166,9 @@ fn start_server(
     command.arg("--identity").arg(identity.number().to_string());
     command.args(wanted.delegatee.into_iter().flat_map(|place| ["--delegatee", place]));
     command.env_clear();
-    // These variables select copy loops (see pvas::copy_plan) and the kind of the tasks' memory.
-    for name in ["HOME", "XDG_CONFIG_HOME", "NAGAYA_COPY", "PVAS_SHARED"] {
+    // These variables select copy loops (see pvas::copy_plan), the kind of the tasks' memory, and
+    // whether tasks may give up rights.
+    for name in ["HOME", "XDG_CONFIG_HOME", "NAGAYA_COPY", "PVAS_SHARED", "NAGAYA_KEEP_ACCESS"] {
         command.envs(std::env::var_os(name).map(|value| (name, value)));
     }
     command.stdin(Stdio::from(OwnedFd::from(listener)));

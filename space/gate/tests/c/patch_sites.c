@@ -46,6 +46,8 @@ UNUSED(gate_brk)
 UNUSED(gate_io_destroy)
 UNUSED(gate_io_setup)
 UNUSED(gate_seccomp)
+UNUSED(gate_death_signal)
+UNUSED(gate_rights)
 UNUSED(gate_setrlimit)
 UNUSED(gate_mmap)
 UNUSED(gate_munmap)
@@ -129,6 +131,8 @@ static void print_sites(const char *stubs_path)
 				printf(" %u", site.nr);
 			const u8 *p = text + site.offset;
 			printf(" %lx", address + (p - text));
+			if (length_of_loads(text + at, at)) /* the first part is two loads */
+				printf(" %lx", address + (p + parse_load(p).length - text));
 			for (p += site.first; p < text + at; p += decode(p).length)
 				printf(" %lx", address + (p - text));
 			if (to + STUB_SIZE > stubs + STUBS_MAX * STUB_SIZE)
