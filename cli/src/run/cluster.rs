@@ -33,6 +33,8 @@ const BYTES_MAX: u64 = 1 << 40;
 struct Space {
     names: Vec<String>,
     ids: Vec<Range<u32>>,
+    /// Start of the space on all of them.
+    window: u64,
     /// Memory that they have in common, by the path on each, and its mark.
     pools: Option<(Vec<PathBuf>, u64)>,
     /// `--domains` on each.
@@ -62,6 +64,7 @@ impl Job for Space {
             timeout: to.timeout,
             names: self.names.clone(),
             ids: self.ids.clone(),
+            window: self.window,
             pool: self
                 .pools
                 .as_ref()
@@ -137,7 +140,15 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
     if let Some(job) = &options.job {
         option("--job", job.into());
     }
-    for (flag, given) in [("--label", options.label), ("-K", options.kill_on_bad_exit)] {
+    let wants_fixed = pvas::window::wants_fixed_addresses().map_err(|e| Failure::from(&e))?;
+    let is_fixed = options.fixed_addresses || wants_fixed;
+    let window = pvas::window::common_window(is_fixed).map_err(|e| Failure::from(&e))?;
+    let flags = [
+        ("--label", options.label),
+        ("-K", options.kill_on_bad_exit),
+        ("--fixed-addresses", is_fixed),
+    ];
+    for (flag, given) in flags {
         if given {
             arguments.push(flag.into());
         }
@@ -156,6 +167,7 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
     Ok(Space {
         names: machines.iter().enumerate().map(name).collect(),
         ids,
+        window,
         pools,
         domains: machines.iter().map(|it| it.domains.clone()).collect(),
         arguments,

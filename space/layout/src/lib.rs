@@ -9,7 +9,14 @@
 //! window  │ control area, 1 GiB │ segment 0 │ segment 1 │ …
 //! segment │ export │ control block │ bitmaps │ stubs │ image │ heap → │ mmap area │ stack │
 //! ```
+//!
+//! Windows, and the parts of a segment behind its head, lie at random addresses unless their owner
+//! wants fixed ones. [`Seed`] has the random numbers.
 #![no_std]
+
+mod shifts;
+
+pub use shifts::Seed;
 
 /// Size of a page in bytes. x86-64 only has this base size.
 pub const PAGE_SIZE: u64 = 4096;
@@ -39,6 +46,16 @@ pub const TASKS_MAX: u32 = 1 << 16;
 pub const REGION_START: u64 = 1 << 40;
 /// End of that region.
 pub const REGION_END: u64 = 85 << 40;
+/// Most that a random window begins behind the lowest possible address, in bytes. The rest of the
+/// region stays in one piece for other windows. Tasks with low IDs stay below the places where the
+/// kernel puts libraries if the stack is unlimited (a third of the address space), and where PMIx
+/// puts files that all tasks of a job map at one address (the middle).
+pub const WINDOW_SHIFT_MAX: u64 = 21 << 40;
+/// Most bytes of all segments of a space of shared memory together.
+pub const SHARED_SIZE_MAX: u64 = 32 << 40;
+/// Preferred end of the window of such a space, in which every domain maps all segments: below the
+/// same two places, and below the shared memory of libjia.
+pub const SHARED_REGION_END: u64 = 42 << 40;
 /// Address space of a control area in bytes; little of it is ever touched.
 pub const CONTROL_SIZE: u64 = 1 << 30;
 
@@ -169,7 +186,7 @@ impl SegmentLayout {
     pub fn size(&self) -> u64 {
         self.size
     }
-    /// First address behind the segment; the stack ends here.
+    /// First address behind the segment.
     pub fn end(&self) -> u64 {
         self.start + self.size
     }
@@ -198,7 +215,7 @@ impl SegmentLayout {
     pub fn stubs(&self) -> u64 {
         self.plain_bitmap() + self.bitmap_size()
     }
-    /// Minimum start of the program's image, a huge-page boundary.
+    /// Minimum start of the program's image, a huge-page boundary. The stubs end there.
     pub fn image(&self) -> u64 {
         (self.stubs() + STUB_AREA_SIZE_MIN).next_multiple_of(HUGE_PAGE_SIZE)
     }
@@ -215,13 +232,11 @@ impl SegmentLayout {
     pub fn stack_size_max(&self) -> u64 {
         self.size / 8
     }
-    /// Returns the end of the mmap area in front of a stack of at most `stack_size` bytes. A gap
-    /// between them stays unmapped (the kernel's own guard gap is 1 MiB).
-    pub fn mmap_area_end(&self, stack_size: u64) -> u64 {
-        align_down(
-            self.end() - stack_size.min(self.stack_size_max()) - HUGE_PAGE_SIZE,
-            HUGE_PAGE_SIZE,
-        )
+    /// Returns the end of the mmap area in front of a stack of at most `stack_size` bytes that ends
+    /// at `stack_end`. A gap between them stays unmapped (the kernel's own guard gap is 1 MiB).
+    pub fn mmap_area_end(&self, stack_end: u64, stack_size: u64) -> u64 {
+        let stack_size = stack_size.min(self.stack_size_max());
+        align_down(stack_end - stack_size - HUGE_PAGE_SIZE, HUGE_PAGE_SIZE)
     }
 }
 
@@ -271,8 +286,9 @@ mod tests {
             assert!(segment.stubs() + STUB_AREA_SIZE_MIN <= segment.image());
             let mmap = segment.mmap_area_start(segment.image() + (1 << 20)).unwrap();
             assert!(mmap > segment.image());
-            assert!(mmap < segment.mmap_area_end(8 << 20));
-            assert!(segment.mmap_area_end(u64::MAX) + segment.stack_size_max() < segment.end());
+            let top = segment.end() - PAGE_SIZE;
+            assert!(mmap < segment.mmap_area_end(top, 8 << 20));
+            assert!(segment.mmap_area_end(top, u64::MAX) + segment.stack_size_max() < top);
             assert_eq!(mmap % HUGE_PAGE_SIZE, 0);
         }
     }
