@@ -99,6 +99,7 @@ fn facts() -> Vec<Fact> {
     let size = wanted.unwrap_or_else(|| server::segment_size_for(None));
     let tasks = SpaceLayout::tasks_within(size, (REGION_END - REGION_START) / 2);
     add("segment_size", "segment size", format!("{size} ({}, {tasks} IDs)", human(size)));
+    add("addresses", "addresses of spaces", addresses());
     add("mechanism", "single copy", mechanism());
     add("copy", "copies by", copies());
     add("job", "this process", this_process());
@@ -148,6 +149,15 @@ fn spaces(with_domain: bool) -> String {
     match made {
         Ok(()) => "yes".into(),
         Err(error) => format!("no: {error}"),
+    }
+}
+
+/// Reports whether a space that is created now gets random addresses.
+fn addresses() -> String {
+    match pvas::window::wants_fixed_addresses() {
+        Ok(false) => "random".into(),
+        Ok(true) => "fixed (NAGAYA_FIXED_ADDRESSES, setarch -R or kernel.randomize_va_space)".into(),
+        Err(error) => format!("none: {error}"),
     }
 }
 

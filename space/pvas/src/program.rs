@@ -10,7 +10,7 @@ use nagaya_gate::abi::Task;
 use nagaya_layout::Seed;
 use nagaya_loader::{LoadError, LoadErrorKind, Program, TaskInfo};
 
-use crate::{owner, window};
+use crate::owner;
 
 /// Loads a program into the empty segment of a slot.
 ///
@@ -32,7 +32,7 @@ pub(crate) unsafe fn load_into(
         limit.current.unwrap_or(u64::MAX)
     });
     let seed = match control.space().fixed_addresses {
-        0 => window::random_seed().map_err(|errno| {
+        0 => nagaya_loader::random_seed().map_err(|errno| {
             LoadError::new(&program.executable.path, LoadErrorKind::System("getrandom", errno))
         })?,
         _ => Seed::default(),

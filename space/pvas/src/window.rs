@@ -2,17 +2,16 @@
 //! random addresses.
 //!
 //! A window takes no address space until something is mapped in it. So this file keeps a list of
-//! the windows of this process, and reads the other mappings from `/proc/self/maps`. A random
-//! window begins in the largest gap, at most [`WINDOW_SHIFT_MAX`] behind the gap's start. A fixed
-//! one begins at the start of the first gap that is large enough.
+//! the windows of this process, and reads the other mappings from `/proc/self/maps`. A window lies
+//! in the largest gap: a random one at most [`WINDOW_SHIFT_MAX`] behind the gap's start, a fixed
+//! one at its start.
 
 use std::ops::Range;
 use std::sync::Mutex;
 
 use control::Control;
 use nagaya_layout::{
-    CONTROL_SIZE, PAGE_SIZE, REGION_END, REGION_START, SHARED_REGION_END, SHARED_SIZE_MAX, Seed,
-    SpaceLayout, WINDOW_SHIFT_MAX, align_down, align_up,
+    CONTROL_SIZE, PAGE_SIZE, REGION_END, REGION_START, SHARED_REGION_END, SHARED_SIZE_MAX, SpaceLayout, WINDOW_SHIFT_MAX, align_down, align_up,
 };
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -53,27 +52,13 @@ pub fn common_window(is_fixed: bool) -> Result<u64, Error> {
     Ok(REGION_START + shift)
 }
 
-/// Returns random numbers for the parts of a task in its segment.
-pub(crate) fn random_seed() -> Result<Seed, Errno> {
-    let [image, heap, mmap, stack] = random()?;
-    Ok(Seed { image, heap, mmap, stack })
-}
-
-fn random<const N: usize>() -> Result<[u64; N], Errno> {
-    let mut numbers = [0; N];
-    for number in &mut numbers {
-        // At most 256 bytes are never returned in part.
-        let mut bytes = [0u8; 8];
-        getrandom(&mut bytes[..], GetRandomFlags::empty())?;
-        *number = u64::from_ne_bytes(bytes);
-    }
-    Ok(numbers)
-}
-
 /// Returns a random multiple of the windows' alignment from 0 to `most`.
 fn random_shift(most: u64) -> Result<u64, Error> {
-    let [number] = random().map_err(|errno| Error::System("getrandom", errno))?;
-    Ok(number % (most / CONTROL_SIZE + 1) * CONTROL_SIZE)
+    let mut number = [0u8; 8];
+    // At most 256 bytes are never returned in part.
+    getrandom(&mut number[..], GetRandomFlags::empty())
+        .map_err(|errno| Error::System("getrandom", errno))?;
+    Ok(u64::from_ne_bytes(number) % (most / CONTROL_SIZE + 1) * CONTROL_SIZE)
 }
 
 /// A window to be made.
@@ -98,16 +83,12 @@ pub(crate) fn take(
     let mut gaps = gaps(&windows, wanted.start);
     let mut blocked = None;
     loop {
-        let fits = |gap: &Range<u64>| tasks(gap.end - gap.start).is_some();
-        let index = match wanted.is_fixed {
-            true => gaps.iter().position(fits),
-            false => (0..gaps.len())
-                .filter(|&index| fits(&gaps[index]))
-                .max_by_key(|&index| gaps[index].end - gaps[index].start),
+        let size = |index: &usize| gaps[*index].end - gaps[*index].start;
+        let largest = (0..gaps.len()).max_by_key(size);
+        let Some((index, tasks_max)) = largest.and_then(|it| Some((it, tasks(size(&it))?))) else {
+            return Err(blocked.unwrap_or(Error::NoAddressSpace));
         };
-        let Some(index) = index else { return Err(blocked.unwrap_or(Error::NoAddressSpace)) };
         let gap = gaps[index].clone();
-        let tasks_max = tasks(gap.end - gap.start).ok_or(Error::NoAddressSpace)?;
         let size = SpaceLayout::window_size(wanted.segment_size, tasks_max)
             .map_err(|_| Error::NoAddressSpace)?;
         let start = gap.start + random_shift(shift_max(&gap, size, wanted))?;
