@@ -156,7 +156,9 @@ fn spaces(with_domain: bool) -> String {
 fn addresses() -> String {
     match pvas::window::wants_fixed_addresses() {
         Ok(false) => "random".into(),
-        Ok(true) => "fixed (NAGAYA_FIXED_ADDRESSES, setarch -R or kernel.randomize_va_space)".into(),
+        Ok(true) => {
+            "fixed (NAGAYA_FIXED_ADDRESSES, setarch -R or kernel.randomize_va_space)".into()
+        }
         Err(error) => format!("none: {error}"),
     }
 }

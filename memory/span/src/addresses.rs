@@ -108,7 +108,9 @@ impl Addresses {
         let bytes = whole(bytes)?;
         let start = self.hinted(bytes, hint).or_else(|| match hint.low {
             true => self.first_in(&LOW, bytes),
-            false => [&self.mappings].into_iter().chain(&FURTHER).find_map(|it| self.first_in(it, bytes)),
+            false => {
+                [&self.mappings].into_iter().chain(&FURTHER).find_map(|it| self.first_in(it, bytes))
+            }
         })?;
         self.map_at(start..start + bytes);
         Some(start)

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use nagaya_loader::stack::{Auxiliary, Contents};
 use nagaya_layout::Seed;
+use nagaya_loader::stack::{Auxiliary, Contents};
 use nagaya_loader::{Executable, LoadError, LoadErrorKind, Program};
 use rustix::io::Errno;
 

@@ -11,7 +11,8 @@ use std::sync::Mutex;
 
 use control::Control;
 use nagaya_layout::{
-    CONTROL_SIZE, PAGE_SIZE, REGION_END, REGION_START, SHARED_REGION_END, SHARED_SIZE_MAX, SpaceLayout, WINDOW_SHIFT_MAX, align_down, align_up,
+    CONTROL_SIZE, PAGE_SIZE, REGION_END, REGION_START, SHARED_REGION_END, SHARED_SIZE_MAX,
+    SpaceLayout, WINDOW_SHIFT_MAX, align_down, align_up,
 };
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
