@@ -2,6 +2,7 @@
  * another node, if there is one, sees the same. */
 #include "check.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 static unsigned long parts[5], theirs[5];
@@ -25,8 +26,8 @@ int main(void)
 {
 	int local;
 	pthread_t id;
-	unsigned long mapping = (unsigned long)mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	look(parts, mapping, (unsigned long)&local);
+	void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	look(parts, (unsigned long)page, (unsigned long)&local);
 	CHECK(pthread_create(&id, NULL, thread, &local) == 0 && pthread_join(id, NULL) == 0);
 	parts[1] = (unsigned long)sbrk(0);
 	for (int i = 0; i < 5; i++)
