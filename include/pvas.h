@@ -75,8 +75,9 @@ struct pvas_space_attr {
  * PVAS_SEGMENT_SIZE (bytes, or with a suffix K, M, G or T). The first call starts a
  * thread, which takes the memory of tasks back when they end.
  * Errors: ENOMEM (no address space or memory left), EINVAL (PVAS_SEGMENT_SIZE is not a
- * power of two from 64M to 16T, NAGAYA_FIXED_ADDRESSES neither 0 nor 1), EPERM (the caller is itself a task, or was forked from
- * a process that had made a space), EAGAIN (no more threads). */
+ * power of two from 64M to 16T, NAGAYA_FIXED_ADDRESSES neither 0 nor 1), EPERM (the caller
+ * is itself a task, or was forked from a process that had made a space), EAGAIN (no more
+ * threads). */
 int pvas_create(void);
 
 /* The same with attributes. Errors also: EINVAL (a value is out of its range, or an

@@ -131,28 +131,10 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
         )));
     }
     let pools = options.pool.as_ref().map(|pools| found_pools(pools, machines)).transpose()?;
-    let mut arguments: Vec<OsString> =
-        vec!["run".into(), "--segment-size".into(), size.to_string().into()];
-    let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
-    if let Some(directory) = &options.chdir {
-        option("--chdir", directory.into());
-    }
-    if let Some(job) = &options.job {
-        option("--job", job.into());
-    }
     let wants_fixed = pvas::window::wants_fixed_addresses().map_err(|e| Failure::from(&e))?;
     let is_fixed = options.fixed_addresses || wants_fixed;
     let window = pvas::window::common_window(is_fixed).map_err(|e| Failure::from(&e))?;
-    let flags = [
-        ("--label", options.label),
-        ("-K", options.kill_on_bad_exit),
-        ("--fixed-addresses", is_fixed),
-    ];
-    for (flag, given) in flags {
-        if given {
-            arguments.push(flag.into());
-        }
-    }
+    let arguments = arguments(options, size, is_fixed);
     let path = environment::find(options)?;
     if pvas::is_fixed(&path).map_err(|e| Failure::from(&e))? {
         return Err((&pvas::Error::OverMachines).into());
@@ -179,6 +161,30 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
             .collect(),
         directory: directory.into_vec(),
     })
+}
+
+/// Returns the arguments that the `nagaya run` of each machine gets.
+fn arguments(options: &Options, segment_size: u64, is_fixed: bool) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> =
+        vec!["run".into(), "--segment-size".into(), segment_size.to_string().into()];
+    let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
+    if let Some(directory) = &options.chdir {
+        option("--chdir", directory.into());
+    }
+    if let Some(job) = &options.job {
+        option("--job", job.into());
+    }
+    let flags = [
+        ("--label", options.label),
+        ("-K", options.kill_on_bad_exit),
+        ("--fixed-addresses", is_fixed),
+    ];
+    for (flag, given) in flags {
+        if given {
+            arguments.push(flag.into());
+        }
+    }
+    arguments
 }
 
 /// Each machine's path.

@@ -5,7 +5,7 @@
 //! the layout without randomness. A part keeps the alignment that it has without randomness: an
 //! image begins at a huge-page boundary, other parts at a page, the stack at 16 bytes.
 
-use crate::{HUGE_PAGE_SIZE, PAGE_SIZE, SegmentLayout};
+use crate::space::{HUGE_PAGE_SIZE, PAGE_SIZE, SegmentLayout};
 
 /// Alignment of the stack pointer in bytes (System V ABI).
 const STACK_ALIGN: u64 = 16;
@@ -63,8 +63,7 @@ impl SegmentLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{REGION_START, SpaceLayout, align_up};
-    extern crate std;
+    use crate::space::{REGION_START, SpaceLayout, align_up};
     use std::collections::HashSet;
     use std::vec::Vec;
 

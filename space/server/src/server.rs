@@ -114,8 +114,8 @@ pub fn segment_size_for(tasks: Option<u32>) -> u64 {
 }
 
 impl Server {
-    /// Creates the job's space and serves it on `listener`. Blocks the signals in `signals` (bit n-1
-    /// for signal n) and SIGCHLD, which [`Server::turn`] handles.
+    /// Creates the job's space and serves it on `listener`. Blocks the signals in `signals` (bit
+    /// n-1 for signal n) and SIGCHLD, which [`Server::turn`] handles.
     pub fn new(
         job: &str,
         listener: OwnedFd,
