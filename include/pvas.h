@@ -58,7 +58,7 @@ struct pvas_space_attr {
 	uint64_t fields;       /* PVAS_SPACE_* flags */
 	size_t   segment_size; /* bytes; a power of two, 64 MiB to 16 TiB; default 32 GiB */
 	int      max_tasks;    /* 1 to 65536, IDs are 0 .. max_tasks-1; default: as many as
-	                          half of the first free stretch of the 84 TiB for spaces
+	                          half of the largest free stretch of the 84 TiB for spaces
 	                          holds */
 	int      shared;       /* not 0: the tasks' memory is shared memory, and the space can
 	                          have domains (pvas_add_domain); default: what PVAS_SHARED of
@@ -69,12 +69,15 @@ struct pvas_space_attr {
 #define PVAS_SPACE_SHARED       (1u << 2)
 
 /* Makes a space in the calling process; returns its descriptor (>= 0), the lowest free
- * one. The default segment size can be set by the environment variable
+ * one. Its base, and the places of tasks' parts in their segments, are random, unless
+ * NAGAYA_FIXED_ADDRESSES is 1 in the environment or the process was started without
+ * randomization (setarch -R, gdb). The default segment size can be set by the environment variable
  * PVAS_SEGMENT_SIZE (bytes, or with a suffix K, M, G or T). The first call starts a
  * thread, which takes the memory of tasks back when they end.
  * Errors: ENOMEM (no address space or memory left), EINVAL (PVAS_SEGMENT_SIZE is not a
- * power of two from 64M to 16T), EPERM (the caller is itself a task, or was forked from
- * a process that had made a space), EAGAIN (no more threads). */
+ * power of two from 64M to 16T, NAGAYA_FIXED_ADDRESSES neither 0 nor 1), EPERM (the caller
+ * is itself a task, or was forked from a process that had made a space), EAGAIN (no more
+ * threads). */
 int pvas_create(void);
 
 /* The same with attributes. Errors also: EINVAL (a value is out of its range, or an

@@ -42,6 +42,9 @@ pub struct Options {
     /// For example 3:1. Only the first task of a job sets it. See pvas_delegate(3).
     #[arg(long, value_name = "PLACE:THREADS", help_heading = JOB)]
     delegatee: Option<Place>,
+    /// Give the job the same addresses in every run; only the first task of a job sets it
+    #[arg(long, help_heading = JOB)]
+    fixed_addresses: bool,
     /// Run the program as an ordinary process if it cannot be a task
     #[arg(long)]
     fallback: bool,
@@ -66,6 +69,7 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
         arguments: options.program.clone(),
         id: options.id,
         segment_size: program::wanted_segment_size(options.segment_size)?,
+        fixed_addresses: options.fixed_addresses,
         delegatee: options.delegatee.as_ref().map(|place| place.text().to_owned()),
         sigmask,
         verbose: options.verbose,

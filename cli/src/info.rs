@@ -97,8 +97,9 @@ fn facts() -> Vec<Fact> {
     add("span", "span, domains of @HOST", span());
     let wanted = crate::program::wanted_segment_size(None).ok().flatten();
     let size = wanted.unwrap_or_else(|| server::segment_size_for(None));
-    let tasks = SpaceLayout::tasks_within(size, REGION_END - REGION_START);
+    let tasks = SpaceLayout::tasks_within(size, (REGION_END - REGION_START) / 2);
     add("segment_size", "segment size", format!("{size} ({}, {tasks} IDs)", human(size)));
+    add("addresses", "addresses of spaces", addresses());
     add("mechanism", "single copy", mechanism());
     add("copy", "copies by", copies());
     add("job", "this process", this_process());
@@ -139,7 +140,7 @@ fn spaces(with_domain: bool) -> String {
         return "this process is a task".into();
     }
     let options =
-        pvas::SpaceOptions { segment_size: None, tasks_max: Some(2), shared: with_domain };
+        pvas::SpaceOptions { tasks_max: Some(2), shared: with_domain, ..Default::default() };
     let made = pvas::Space::create(options).and_then(|space| {
         let made = if with_domain { space.add_domain(1..2, Vec::new()).map(drop) } else { Ok(()) };
         let _ = space.destroy();
@@ -148,6 +149,17 @@ fn spaces(with_domain: bool) -> String {
     match made {
         Ok(()) => "yes".into(),
         Err(error) => format!("no: {error}"),
+    }
+}
+
+/// Reports whether a space that is created now gets random addresses.
+fn addresses() -> String {
+    match pvas::window::wants_fixed_addresses() {
+        Ok(false) => "random".into(),
+        Ok(true) => {
+            "fixed (NAGAYA_FIXED_ADDRESSES, setarch -R or kernel.randomize_va_space)".into()
+        }
+        Err(error) => format!("none: {error}"),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::delegatee::Place;
 use nagaya_server::Failure;
 use nagaya_server::serve::{refuse, serve_job};
 use nagaya_server::server::Server;
+use pvas::SpaceOptions;
 
 /// Serve a job (started by `nagaya exec`)
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,11 @@ pub struct Options {
     #[arg(long)]
     segment_size: u64,
     #[arg(long)]
+    tasks: u32,
+    #[arg(long)]
     shared: bool,
+    #[arg(long)]
+    fixed_addresses: bool,
     #[arg(long)]
     delegatee: Option<Place>,
     #[arg(long)]
@@ -39,7 +44,14 @@ pub fn server(options: Options) -> Result<i32, Failure> {
     detach(&listener);
     crate::limits::raise_open_files();
     let for_stub = listener.try_clone();
-    let created = Server::new(&options.job, listener, options.segment_size, options.shared, 0);
+    let space = SpaceOptions {
+        segment_size: Some(options.segment_size),
+        tasks_min: options.tasks,
+        shared: options.shared,
+        fixed_addresses: options.fixed_addresses,
+        ..SpaceOptions::default()
+    };
+    let created = Server::new(&options.job, listener, space, 0);
     let created = created.and_then(|mut server| {
         server.set_identity(options.identity);
         if options.apart_is_known {

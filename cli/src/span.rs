@@ -82,6 +82,11 @@ pub struct Options {
     /// Limit of the memory that pages take on a node
     #[arg(long, value_name = "SIZE", value_parser = program::memory_size, help_heading = MEMORY)]
     memory: Option<u64>,
+    /// Give the program the same addresses in every run
+    ///
+    /// For debugging. NAGAYA_FIXED_ADDRESSES=1 has the same effect.
+    #[arg(long, help_heading = MEMORY)]
+    fixed_addresses: bool,
     /// Report at the end the work of each node and thread, and the pages that nodes contend for
     ///
     /// The report also estimates the gain of more machines. If FILE ends in .json, it is JSON.
@@ -204,7 +209,9 @@ fn program(options: &Options, report: Option<&report::Wanted>) -> Result<Program
     let path = path.as_os_str().as_bytes().to_vec();
     let report = report.map(report::Wanted::path);
     let (place, memory) = (options.place, options.memory);
-    Ok(Program { path, arguments, place, memory, report })
+    let wants_fixed = pvas::window::wants_fixed_addresses().map_err(|e| Failure::from(&e))?;
+    let fixed_addresses = options.fixed_addresses || wants_fixed;
+    Ok(Program { path, arguments, place, memory, fixed_addresses, report })
 }
 
 /// The hosts, if any are named, this one first.

@@ -58,8 +58,7 @@ pub fn tune(options: &Options) -> Result<i32, Failure> {
         return Ok(0);
     }
     let begin = Instant::now();
-    let space =
-        Space::create(SpaceOptions { segment_size: None, tasks_max: Some(1), shared: false });
+    let space = Space::create(SpaceOptions { tasks_max: Some(1), ..SpaceOptions::default() });
     let space = space.map_err(fail)?;
     let cores = cores()?;
     match cores {

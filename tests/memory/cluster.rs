@@ -67,6 +67,24 @@ fn pooled_cases(file: &str, all_domains: [&str; 2], cases: &[&str]) {
     nodes.all_is_gone();
 }
 
+/// All machines place the space at the address that the first has chosen at random.
+#[test]
+fn machines_have_one_random_window() {
+    let Some(nodes) = machines(2) else { return };
+    let program = program::c_with_libraries("addresses.c", &["pvas"]);
+    let domains = format!("all:1,@{}:2", NAMES[1]);
+    let bases = |options: &[&str]| -> Vec<String> {
+        let output = run(&nodes, &domains, options, &program).run().ok();
+        let base = |line: &str| line.split(' ').nth(1).expect("a base").to_owned();
+        let bases: Vec<String> = output.lines().map(base).collect();
+        assert!(bases.len() == 3 && bases.iter().all(|base| *base == bases[0]), "{output}");
+        bases
+    };
+    let jobs: Vec<_> = (0..3).map(|_| bases(&[])).collect();
+    assert!(jobs.iter().any(|job| *job != jobs[0]), "{jobs:?}");
+    assert_eq!(bases(&["--fixed-addresses"])[0], "10040000000");
+}
+
 /// Cases for machines that have memory in common.
 const POOLED: [&str; 12] = [
     "who", "order", "locks", "calls", "maps", "churn", "forks", "ends", "sleeps", "works", "grows",

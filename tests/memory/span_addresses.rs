@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use nagaya_tests::span::program;
-use nagaya_tests::{Cmd, WorkDir, nagaya};
+use nagaya_tests::{Cmd, WorkDir, nagaya, tool};
 
 const LIMIT: Duration = Duration::from_secs(100);
 
@@ -48,4 +48,34 @@ fn memory_is_taken_as_it_is_used() {
         // The program uses 32 MiB four times, and gives them back each time.
         assert!(most < (32 + 4 * 32 / 8 + 4) << 20, "{most}");
     }
+}
+
+/// The addresses of text, heap, libc, a mapping and the stack of a program on two nodes.
+#[track_caller]
+fn places(command: impl Fn(Cmd) -> Cmd) -> Vec<u64> {
+    let span = nagaya("span").args(["--nodes", "2", "--place", "spread"]);
+    let text = command(span).time_limit(LIMIT).run().ok();
+    text.split_whitespace().map(|word| u64::from_str_radix(word, 16).expect("a number")).collect()
+}
+
+#[test]
+fn addresses_are_random_unless_the_user_wants_fixed_ones() {
+    let program = || program("places", &[]);
+    let jobs: Vec<Vec<u64>> = (0..8).map(|_| places(|span| span.arg(program()))).collect();
+    for part in 0..5 {
+        let of = |job: &Vec<u64>| job[part];
+        let bits = jobs.iter().fold(0, |bits, job| bits | (of(job) ^ of(&jobs[0]))).count_ones();
+        // Of 25 bits, at least 20 differ between some of eight runs.
+        assert!(bits >= 20, "part {part}: {jobs:x?}");
+    }
+    let fixed = places(|span| span.arg("--fixed-addresses").arg(program()));
+    assert_eq!(fixed[0] >> 20, 0x550_0000, "{fixed:x?}");
+    assert_eq!(fixed[3] >> 24, 0x7e_8000, "{fixed:x?}");
+    let again = places(|span| span.arg("--fixed-addresses").arg(program()));
+    assert_eq!(fixed, again);
+    let setarch = tool("setarch");
+    let without = places(|span| Cmd::new(&setarch).arg("-R").command(span).arg(program()));
+    assert_eq!(fixed[..4], without[..4]);
+    let variable = places(|span| span.arg(program()).env("NAGAYA_FIXED_ADDRESSES", "1"));
+    assert_eq!(fixed[..4], variable[..4]);
 }

@@ -351,6 +351,10 @@ static void ends(void)
 		while (!signal_at(far) && check_seconds() - begin < 10)
 			usleep(1000);
 		CHECK_EQ(signal_at(far), SIGSEGV);
+		/* The others look at the board until they have left the step. */
+		for (int other = 1; other < last; other++)
+			while (pvas_getpid(PVAS_SELF, other) >= 0 || errno == EREMOTE)
+				usleep(500);
 	}
 	outlast();
 }

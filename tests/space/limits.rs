@@ -58,10 +58,10 @@ fn address_space() {
             let output = limited(&limit, command()).run();
             // The memory may suffice for all but the libraries of the program or Nagaya: then the
             // dynamic linker reports it.
-            let linker = "error while loading shared libraries";
-            if output.code() == 127 && output.stderr.contains(linker)
-                || cannot_be_loaded(&limit, &output)
-            {
+            let is_linkers = ["error while loading shared libraries", "cannot allocate TLS data"]
+                .iter()
+                .any(|line| output.stderr.contains(line));
+            if output.code() == 127 && is_linkers || cannot_be_loaded(&limit, &output) {
                 return false;
             }
             runs_or_says_why(&output, &["memory"])

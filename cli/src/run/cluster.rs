@@ -33,6 +33,8 @@ const BYTES_MAX: u64 = 1 << 40;
 struct Space {
     names: Vec<String>,
     ids: Vec<Range<u32>>,
+    /// Start of the space on all of them.
+    window: u64,
     /// Memory that they have in common, by the path on each, and its mark.
     pools: Option<(Vec<PathBuf>, u64)>,
     /// `--domains` on each.
@@ -62,6 +64,7 @@ impl Job for Space {
             timeout: to.timeout,
             names: self.names.clone(),
             ids: self.ids.clone(),
+            window: self.window,
             pool: self
                 .pools
                 .as_ref()
@@ -128,20 +131,10 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
         )));
     }
     let pools = options.pool.as_ref().map(|pools| found_pools(pools, machines)).transpose()?;
-    let mut arguments: Vec<OsString> =
-        vec!["run".into(), "--segment-size".into(), size.to_string().into()];
-    let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
-    if let Some(directory) = &options.chdir {
-        option("--chdir", directory.into());
-    }
-    if let Some(job) = &options.job {
-        option("--job", job.into());
-    }
-    for (flag, given) in [("--label", options.label), ("-K", options.kill_on_bad_exit)] {
-        if given {
-            arguments.push(flag.into());
-        }
-    }
+    let wants_fixed = pvas::window::wants_fixed_addresses().map_err(|e| Failure::from(&e))?;
+    let is_fixed = options.fixed_addresses || wants_fixed;
+    let window = pvas::window::common_window(is_fixed).map_err(|e| Failure::from(&e))?;
+    let arguments = arguments(options, size, is_fixed);
     let path = environment::find(options)?;
     if pvas::is_fixed(&path).map_err(|e| Failure::from(&e))? {
         return Err((&pvas::Error::OverMachines).into());
@@ -156,6 +149,7 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
     Ok(Space {
         names: machines.iter().enumerate().map(name).collect(),
         ids,
+        window,
         pools,
         domains: machines.iter().map(|it| it.domains.clone()).collect(),
         arguments,
@@ -167,6 +161,30 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
             .collect(),
         directory: directory.into_vec(),
     })
+}
+
+/// Returns the arguments that the `nagaya run` of each machine gets.
+fn arguments(options: &Options, segment_size: u64, is_fixed: bool) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> =
+        vec!["run".into(), "--segment-size".into(), segment_size.to_string().into()];
+    let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
+    if let Some(directory) = &options.chdir {
+        option("--chdir", directory.into());
+    }
+    if let Some(job) = &options.job {
+        option("--job", job.into());
+    }
+    let flags = [
+        ("--label", options.label),
+        ("-K", options.kill_on_bad_exit),
+        ("--fixed-addresses", is_fixed),
+    ];
+    for (flag, given) in flags {
+        if given {
+            arguments.push(flag.into());
+        }
+    }
+    arguments
 }
 
 /// Each machine's path.

@@ -97,7 +97,12 @@ fn arguments(options: &Options, node: u32, part: &Part, tasks: u32) -> Vec<OsStr
         _ => "none".into(),
     };
     option("--stdin", reads.into());
-    for (flag, given) in [("--label", options.label), ("-K", options.kill_on_bad_exit)] {
+    let flags = [
+        ("--label", options.label),
+        ("-K", options.kill_on_bad_exit),
+        ("--fixed-addresses", options.fixed_addresses),
+    ];
+    for (flag, given) in flags {
         if given {
             arguments.push(flag.into());
         }

@@ -79,6 +79,11 @@ pub struct Options {
     /// Size of a segment, such as 32G (default: by memory and number of tasks)
     #[arg(long, value_name = "SIZE", value_parser = program::segment_size, help_heading = TASKS)]
     pub segment_size: Option<u64>,
+    /// Give the tasks the same addresses in every run
+    ///
+    /// For debugging. NAGAYA_FIXED_ADDRESSES=1 has the same effect. See nagaya-run(1).
+    #[arg(long, help_heading = TASKS)]
+    pub fixed_addresses: bool,
     /// Set a variable in the tasks, or pass on its value
     #[arg(short = 'x', value_name = "VAR[=VALUE]", help_heading = INPUT_OUTPUT)]
     pub variables: Vec<OsString>,

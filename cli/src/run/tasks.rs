@@ -20,7 +20,7 @@ use nagaya_server::identity::Identity;
 use nagaya_server::inherit::{self, Inheritance};
 use nagaya_server::job::{Job, directory};
 use nagaya_server::server::{Server, segment_size_for};
-use pvas::Attributes;
+use pvas::{Attributes, SpaceOptions};
 
 use super::environment::{self, set};
 use super::meeting::meeting;
@@ -68,7 +68,9 @@ pub fn run(
     let job = Job { name, local_tasks: Some(options.n), local_rank: None, expected_tasks: None };
     let socket = Socket::listen(job.socket(&directory()?, &Identity::of_this_process()))?;
     let is_shared = domains.is_some() || program.is_fixed;
-    let mut server = serve(&options, &job.name, &socket, &inheritance, is_shared)?;
+    let window = joined.as_ref().map(|joined| joined.order.window);
+    let space = space_options(&options, is_shared, window)?;
+    let mut server = serve(space, &job.name, &socket, &inheritance)?;
     let affinities = add_domains(&mut server, domains.unwrap_or_default(), program.is_fixed)?;
     if let Some(place) = &options.delegatee {
         let place = place.found()?;
@@ -156,14 +158,12 @@ fn check(options: &Options, is_one_of_several: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the space, and serves it.
-fn serve(
+/// Returns the layout of the space. On one of several machines, it must begin at `window`.
+fn space_options(
     options: &Options,
-    job: &str,
-    socket: &Socket,
-    inheritance: &Inheritance,
-    is_shared: bool,
-) -> Result<Server, Failure> {
+    shared: bool,
+    window: Option<u64>,
+) -> Result<SpaceOptions, Failure> {
     let size = program::wanted_segment_size(options.segment_size)?
         .unwrap_or_else(|| segment_size_for(Some(options.n)));
     let ids = SpaceLayout::tasks_within(size, REGION_END - REGION_START);
@@ -174,11 +174,28 @@ fn serve(
             crate::ps::human(size)
         )));
     }
+    Ok(SpaceOptions {
+        segment_size: Some(size),
+        tasks_min: options.n,
+        shared,
+        fixed_addresses: options.fixed_addresses,
+        window,
+        ..SpaceOptions::default()
+    })
+}
+
+/// Makes the space, and serves it.
+fn serve(
+    space: SpaceOptions,
+    job: &str,
+    socket: &Socket,
+    inheritance: &Inheritance,
+) -> Result<Server, Failure> {
     // A signal that this process was started to ignore stays ignored (a shell script's background
     // jobs ignore SIGINT).
     let heard = FORWARDED.iter().filter(|&&signal| !inheritance.ignores(signal));
     let signals = heard.fold(0, |set, signal| set | 1u64 << (signal - 1));
-    Server::new(job, socket.listener()?, size, is_shared, signals)
+    Server::new(job, socket.listener()?, space, signals)
 }
 
 /// Adds the domains to the space; returns the affinity of each task.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use launch::control::{self, Control};
 use launch::messages::{Begun, Kind, Refusal};
-use nagaya_layout::REGION_START;
 use net::mesh::{Mesh, Received};
 use net::secret::Secret;
 use pvas::Space;
@@ -21,7 +20,7 @@ use crate::pool::Memory;
 
 /// Version of the messages: both sides must have the same. The number rises with each change of
 /// these types and of `frame`.
-pub const KIND: Kind = Kind { name: "run", version: concat!(env!("CARGO_PKG_VERSION"), "-3") };
+pub const KIND: Kind = Kind { name: "run", version: concat!(env!("CARGO_PKG_VERSION"), "-4") };
 
 /// The first message to a machine: its part of the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +35,8 @@ pub struct Order {
     pub names: Vec<String>,
     /// The IDs of each machine's tasks.
     pub ids: Vec<Range<u32>>,
+    /// Start of the space, the same on all machines.
+    pub window: u64,
     /// The path of the memory that the machines share, and the mark by which they recognize it.
     pub pool: Option<(Vec<u8>, u64)>,
     /// The arguments of `nagaya run` on the machine.
@@ -131,10 +132,9 @@ impl Joined {
     /// Joins a space that no task has used yet with those of the other machines. May be called
     /// once.
     pub fn begin(&mut self, space: &Space, pool: Option<Memory>) -> Result<Cluster, String> {
-        let Order { machine, names, ids, .. } = self.order.clone();
-        if space.layout().window() != REGION_START {
-            return Err("the addresses of the space are in use here".into());
-        }
+        let Order { machine, names, ids, window, .. } = self.order.clone();
+        // Pages keep their addresses on all machines.
+        assert_eq!(space.layout().window(), window, "the space is where the order wants it");
         let (mesh, early) = self.connected.take().ok_or("the machine has joined already")?;
         Cluster::begin(space, Plan { me: machine, names, ids }, pool, mesh, early)
     }

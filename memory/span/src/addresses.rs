@@ -17,9 +17,12 @@ pub const PAGE: u64 = 4096;
 const LOWEST: u64 = 64 << 10;
 /// End of the addresses of programs.
 pub const END: u64 = 1 << 47;
-/// The start of mappings without a requested address, as long as there is room: at the place where
+/// The range of mappings without a requested address, as long as there is room: at the place where
 /// sanitizers expect libraries.
 const MAPPINGS: Range<u64> = 0x7e80_0000_0000..END;
+/// Most that they begin behind that, in bytes. The libraries of the nodes' processes, at random
+/// addresses too, begin 500 GiB behind it or later.
+const MAPPINGS_SHIFT_MAX: u64 = 128 << 30;
 /// And then: above what sanitizers and garbage collectors want for themselves; wherever there is
 /// room.
 const FURTHER: [Range<u64>; 2] = [0x1400_0000_0000..MAPPINGS.start, 4 << 30..MAPPINGS.start];
@@ -66,17 +69,22 @@ pub struct Addresses {
     inheritance: Inheritance,
     /// Ranges that the program may not use.
     reserved: Ranges,
+    /// The preferred range of mappings.
+    mappings: Range<u64>,
 }
 
 impl Addresses {
-    /// Of a program whose image takes `image`, behind which there is room for a heap.
-    pub fn new(image: Range<u64>, heap_bytes: u64) -> Self {
+    /// Of a program whose image takes `image`, behind which there is room for a heap. The random
+    /// number `seed` selects the start of its mappings.
+    pub fn new(image: Range<u64>, heap_bytes: u64, seed: u64) -> Self {
         let heap = image.end..image.end + heap_bytes;
         let mut free = Ranges::default();
         free.insert(LOWEST..END);
         free.remove(image.start..heap.end);
         let (files, inheritance, reserved) = Default::default();
-        Self { heap_end: heap.start, heap, free, files, inheritance, reserved }
+        let shift = seed % (MAPPINGS_SHIFT_MAX / PAGE) * PAGE;
+        let mappings = MAPPINGS.start + shift..MAPPINGS.end;
+        Self { heap_end: heap.start, heap, free, files, inheritance, reserved, mappings }
     }
 
     /// These are not the program's.
@@ -100,7 +108,9 @@ impl Addresses {
         let bytes = whole(bytes)?;
         let start = self.hinted(bytes, hint).or_else(|| match hint.low {
             true => self.first_in(&LOW, bytes),
-            false => [MAPPINGS].iter().chain(&FURTHER).find_map(|it| self.first_in(it, bytes)),
+            false => {
+                [&self.mappings].into_iter().chain(&FURTHER).find_map(|it| self.first_in(it, bytes))
+            }
         })?;
         self.map_at(start..start + bytes);
         Some(start)
@@ -260,7 +270,7 @@ mod tests {
     const ANYWHERE: Hint = Hint { hint: 0, low: false };
 
     fn addresses() -> Addresses {
-        let mut it = Addresses::new(START..START + 10 * PAGE, 10 * PAGE);
+        let mut it = Addresses::new(START..START + 10 * PAGE, 10 * PAGE, 0);
         it.reserve(FIRST + 1000 * PAGE..END);
         it
     }
@@ -279,6 +289,18 @@ mod tests {
         assert_eq!(it.map(2000 * PAGE, ANYWHERE), Some(FURTHER[0].start), "where there is room");
         assert_eq!(it.map(END, ANYWHERE), None);
         assert_eq!(it.map(0, ANYWHERE), None);
+    }
+
+    #[test]
+    fn mappings_begin_at_a_random_page_near_their_usual_place() {
+        for seed in [1, 17, u64::MAX, u64::MAX / 3] {
+            let mut it = Addresses::new(START..START + 10 * PAGE, 10 * PAGE, seed);
+            let first = it.map(PAGE, ANYWHERE).expect("there is room");
+            assert_eq!(first, FIRST + seed % (MAPPINGS_SHIFT_MAX / PAGE) * PAGE);
+            // The range in front of it is used where the rest is not enough.
+            it.reserve(first + 10 * PAGE..END);
+            assert_eq!(it.map(20 * PAGE, ANYWHERE), Some(FURTHER[0].start));
+        }
     }
 
     #[test]

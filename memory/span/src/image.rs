@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use nagaya_layout::Seed;
 use nagaya_loader::stack::{Auxiliary, Contents};
 use nagaya_loader::{Executable, LoadError, LoadErrorKind, Program};
 use rustix::io::Errno;
@@ -18,6 +19,11 @@ use crate::report::{Area, What};
 /// Start of position-independent programs: below the kernel's place for them, which this process
 /// uses, and at the place that sanitizers expect.
 const START: u64 = 0x5500_0000_0000;
+/// Most that such a program begins behind that, in bytes. The kernel's place for this process's
+/// executable, which is random too, begins 340 GiB behind it.
+const START_SHIFT_MAX: u64 = 256 << 30;
+/// Most that the contents of the main thread's stack end below its end, in bytes; as Linux does.
+const STACK_SHIFT_MAX: u64 = 2 * PAGE;
 /// Addresses that are kept for the main thread's stack at least: as Linux has it, so that a program
 /// may raise its limit.
 const STACK_ROOM: u64 = 128 << 20;
@@ -77,12 +83,12 @@ pub struct Image {
     pub environment: Range<u64>,
 }
 
-/// Lays the program out from `start` on, with a stack of `stack_bytes`; `write` writes to the
+/// Lays the program out from [`start`] on, with a stack of `stack_bytes`; `write` writes to the
 /// segment.
 pub fn load(
     program: &Program,
     environment: &[CString],
-    start: u64,
+    seed: Seed,
     stack_bytes: u64,
     mut write: impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
 ) -> Result<Image, LoadError> {
@@ -91,7 +97,7 @@ pub fn load(
     let executes = program.executable.headers.executable_stack;
     let stack_protection = read_write | if executes { libc::PROT_EXEC as u32 } else { 0 };
     let (mut parts, mut texts) = (Vec::new(), Vec::new());
-    let at = place(&program.executable, start);
+    let at = place(&program.executable, start(program, seed));
     let mut end = map(&program.executable, at, &mut parts, &mut texts, &mut write)?;
     let mut areas = vec![area(&program.executable, at, end)];
     let bias = at.wrapping_sub(program.executable.headers.start());
@@ -115,7 +121,7 @@ pub fn load(
         STACK_ROOM => end + PAGE..end + PAGE + room,
         _ => STACK_FAR + PAGE..STACK_FAR + PAGE + room,
     };
-    let top = stack.end;
+    let top = stack.end - seed.stack % (STACK_SHIFT_MAX / 16) * 16;
     let contents = Contents {
         arguments: &program.arguments,
         environment,
@@ -136,11 +142,11 @@ pub fn load(
     if bytes.len() as u64 > (stack_bytes / 4).clamp(least, most) {
         return Err(LoadError::new(path, LoadErrorKind::ArgumentsTooLong));
     }
-    let opened = stack_bytes.max((bytes.len() as u64).next_multiple_of(PAGE));
-    let protection = stack_protection;
-    parts.push(Part { start: top - opened, bytes: opened, protection });
-    areas.push(Area { start: top - opened, end: top, what: What::Stack });
     let stack_pointer = top - bytes.len() as u64;
+    let opened = stack_bytes.max((stack.end - stack_pointer).next_multiple_of(PAGE));
+    let protection = stack_protection;
+    parts.push(Part { start: stack.end - opened, bytes: opened, protection });
+    areas.push(Area { start: stack.end - opened, end: stack.end, what: What::Stack });
     write(stack_pointer, &bytes).map_err(|kind| LoadError::new(path, kind))?;
     let length = |strings: &[CString]| -> u64 {
         strings.iter().map(|string| string.as_bytes_with_nul().len() as u64).sum()
@@ -149,7 +155,7 @@ pub fn load(
     let first = bytes[8..16].try_into().map_or(stack_pointer, u64::from_le_bytes);
     let arguments = first..first + length(&program.arguments);
     let environment = arguments.end..arguments.end + length(environment);
-    let end = if room == STACK_ROOM { top + PAGE } else { end };
+    let end = if room == STACK_ROOM { stack.end + PAGE } else { end };
     Ok(Image { parts, texts, areas, end, entry, stack_pointer, stack, arguments, environment })
 }
 
@@ -161,9 +167,10 @@ fn area(executable: &Executable, start: u64, end: u64) -> Area {
 
 /// Returns the start of the segment of a program. A program that is linked to fixed addresses is
 /// the first part.
-pub fn start(program: &Program) -> u64 {
+pub fn start(program: &Program, seed: Seed) -> u64 {
     let headers = &program.executable.headers;
-    if headers.is_fixed { headers.start() } else { START }
+    let shift = seed.image % (START_SHIFT_MAX / PAGE) * PAGE;
+    if headers.is_fixed { headers.start() } else { START + shift }
 }
 
 /// Returns the address of the first page of an image that must not begin below `lowest`.

@@ -16,6 +16,7 @@ use coherence::sequential::message::PAGES_MAX;
 use coherence::sequential::{MIGRATORY_MAX, Options};
 use launch::control::{self, Control};
 use launch::messages::{Begun, Refusal};
+use nagaya_layout::Seed;
 use nagaya_loader::{LoadErrorKind, Program};
 use net::mesh::{Gone, Mesh, Received};
 use net::secret::Secret;
@@ -336,8 +337,12 @@ fn load_at_origin(
     nodes: &[Ready],
     region: &mut Region,
 ) -> Result<Loaded, Refusal> {
-    let start = image::start(&program);
-    let mut image = load(&program, region).map_err(|why| why.to_string())?;
+    let seed = match wanted.fixed_addresses {
+        true => Seed::default(),
+        false => nagaya_loader::random_seed().map_err(|why| format!("getrandom: {why}"))?,
+    };
+    let start = image::start(&program, seed);
+    let mut image = load(&program, seed, region).map_err(|why| why.to_string())?;
     let report = match &wanted.report {
         Some(path) => {
             let path = Path::new(OsStr::from_bytes(path));
@@ -365,7 +370,7 @@ fn load_at_origin(
     if let Some(part) = image.parts.iter().find(|it| it.start + it.bytes == image.stack.end) {
         limits::stack_is(&image.stack, part.start, part.protection);
     }
-    let mut addresses = Addresses::new(start..image.end, HEAP_BYTES);
+    let mut addresses = Addresses::new(start..image.end, HEAP_BYTES, seed.mmap);
     addresses.map_at(image.stack.clone());
     let ours = nodes.iter().flat_map(|node| node.ours.iter().cloned());
     ours.for_each(|range| addresses.reserve(range));
@@ -417,7 +422,11 @@ fn open(program: &talk::Program) -> Result<Program, Refusal> {
     Program::open_fixed(path, arguments).map_err(failure)
 }
 
-fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::LoadError> {
+fn load(
+    program: &Program,
+    seed: Seed,
+    region: &mut Region,
+) -> Result<Image, nagaya_loader::LoadError> {
     let environment: Vec<CString> = std::env::vars_os()
         .map(|(name, value)| {
             let pair = [name.as_bytes(), b"=", value.as_bytes()].concat();
@@ -425,8 +434,7 @@ fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::
         })
         .collect();
     let memory = |_| LoadErrorKind::Memory(Errno::NOMEM);
-    let start = image::start(program);
-    image::load(program, &environment, start, limits::stack_bytes(), |mut at, mut bytes| {
+    image::load(program, &environment, seed, limits::stack_bytes(), |mut at, mut bytes| {
         while !bytes.is_empty() {
             let (page, in_page) = (at / PAGE, (at % PAGE) as usize);
             let (now, rest) = bytes.split_at(bytes.len().min(PAGE as usize - in_page));

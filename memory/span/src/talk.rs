@@ -11,7 +11,7 @@ use crate::place::Policy;
 
 /// Both sides must have the same version. Its number rises with each change of these messages, of
 /// `frame` and of `context`.
-pub const KIND: Kind = Kind { name: "span", version: concat!(env!("CARGO_PKG_VERSION"), "-9") };
+pub const KIND: Kind = Kind { name: "span", version: concat!(env!("CARGO_PKG_VERSION"), "-10") };
 
 /// The first message to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,8 @@ pub struct Program {
     pub place: Policy,
     /// The limit on the memory of a node's pages, in bytes.
     pub memory: Option<u64>,
+    /// Its addresses are the same in every run.
+    pub fixed_addresses: bool,
     /// The file for a report, if one is wanted.
     pub report: Option<Vec<u8>>,
 }

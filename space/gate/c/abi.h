@@ -150,7 +150,7 @@ struct space {
 	struct ask *asks;
 	u64 *published;     /* bit n: other machines may have pages of block n of the segments */
 	u32 machine;        /* the number that others know this machine's domain by */
-	u32 unused;
+	u32 fixed_addresses; /* 1: the loader places the parts of a task at fixed addresses */
 	struct file_identity pool; /* what published blocks lie in; inode 0: the memory */
 	struct outside *outsides;
 	u32 keep_access; /* 1: tasks may give up rights, and keep access to the others; rights.c */
@@ -204,6 +204,7 @@ struct task {
 	u64 brk_start, brk, brk_limit;
 	u64 own_start; /* below: export area, this block, bitmap, stubs; not the program's */
 	u64 mmap_start, mmap_end;
+	u64 stack_end; /* of the mapping of the main stack, at which it cannot grow */
 	u64 *bitmap;   /* bit n: page n of the mmap area is taken */
 	u64 *memory;   /* bit n: page n of the segment is shared memory; shared.c */
 	u64 *plain;    /* and it may be read and written; far.c */

@@ -200,7 +200,7 @@ enum verdict refuse_loss(struct task *t, struct regs *r);
 enum verdict gate_seccomp(struct task *t, struct regs *r);
 
 /* stack.c */
-#define STACK_SHARE 8 /* a stack takes at most this part of its segment; layout/src/lib.rs */
+#define STACK_SHARE 8 /* a stack takes at most this part of its segment; layout/src/space.rs */
 enum verdict gate_setrlimit(struct task *t, struct regs *r);
 
 /* shared.c */

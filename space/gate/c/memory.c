@@ -153,7 +153,7 @@ u64 claim_near(struct task *t, u64 address, u64 size)
 		u64 at = __atomic_fetch_add(&t->fixed_stubs, size, __ATOMIC_RELAXED);
 		return at + size <= t->fixed_stubs_end ? at : 0;
 	}
-	if (address - t->segment < reach) { /* the stub area in front of the image */
+	if (address - t->own_start < reach) { /* the stub area in front of the image */
 		u64 at = __atomic_fetch_add(&t->stub_next, size, __ATOMIC_RELAXED);
 		if (at + size <= t->stub_end)
 			return at;

@@ -9,10 +9,10 @@
 /* The least that is worth mapping. */
 #define GROWTH_MIN (64ul << 10)
 
-/* The lowest address of the stack: below the last page of the segment, which is a guard. */
+/* The lowest address of the stack. */
 static u64 stack_bottom(struct task *t)
 {
-	u64 page = (t->segment_end - t->segment) / PAGE - 1;
+	u64 page = (t->stack_end - t->segment) / PAGE;
 	while (page && any_pages(t->memory, page - 1, page))
 		page--;
 	return t->segment + page * PAGE;
@@ -58,7 +58,7 @@ enum verdict gate_setrlimit(struct task *t, struct regs *r)
 	if (result || safe_copy(&limit, (void *)wanted, sizeof limit))
 		return DONE;
 	u64 mask = hold_mappings(t);
-	u64 top = t->segment_end - PAGE, most = (t->segment_end - t->segment) / STACK_SHARE;
+	u64 top = t->stack_end, most = (t->segment_end - t->segment) / STACK_SHARE;
 	u64 bottom = stack_bottom(t);
 	u64 low = top - align_down(limit < most ? limit : most, PAGE);
 	/* Mappings in between leave less room, as in any process. */

@@ -199,7 +199,8 @@ pub struct Space {
     pub published: *mut AtomicU64,
     /// The number that other machines know the owner's domain by.
     pub machine: AtomicU32,
-    unused: u32,
+    /// 1: the parts of a task lie at fixed addresses in its segment; 0: at random ones.
+    pub fixed_addresses: u32,
     /// The pool that contains published blocks, if machines share memory; otherwise zeros.
     pub pool: Pool,
     /// `tasks_max` entries.
@@ -350,6 +351,8 @@ pub struct Task {
     pub mmap_start: u64,
     /// End of the mmap area.
     pub mmap_end: u64,
+    /// End of the mapping of the main stack.
+    pub stack_end: u64,
     /// One bit a page of the mmap area.
     pub bitmap: *mut AtomicU64,
     /// One bit a page of the segment: it is shared memory.

@@ -7,10 +7,12 @@
 pub mod elf;
 mod error;
 mod program;
+mod seed;
 mod segment;
 pub mod shrink;
 pub mod stack;
 
 pub use error::{LoadError, LoadErrorKind, describe, map_count_hint};
 pub use program::{Executable, Program};
+pub use seed::random_seed;
 pub use segment::{TaskInfo, fixed_addresses, load};

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nagaya_gate::Gate;
 use nagaya_gate::abi::{EXE_MAX, Task};
 use nagaya_layout::{
-    EXPORT_SIZE, HUGE_PAGE_SIZE, PAGE_SIZE, SegmentLayout, TASK_BLOCK_SIZE, align_up,
+    EXPORT_SIZE, HUGE_PAGE_SIZE, PAGE_SIZE, Seed, SegmentLayout, TASK_BLOCK_SIZE, align_up,
 };
 use rustix::io::Errno;
 
@@ -40,6 +40,35 @@ pub struct TaskInfo<'a> {
     pub sigmask: u64,
     /// True if the export area of this ID is mapped already.
     pub export_mapped: bool,
+    /// The random numbers that place its image, heap, libraries and stack in the segment.
+    pub seed: Seed,
+}
+
+/// Addresses of the parts of a task.
+struct Places {
+    /// Distance of the image and its stubs from their lowest addresses.
+    shift: u64,
+    /// Start of the image.
+    image: u64,
+    /// The mmap area.
+    mmap: Range<u64>,
+    /// End of the arguments and environment in the stack.
+    stack: u64,
+}
+
+impl Places {
+    /// Returns `None` if the segment is too small for the image.
+    fn new(segment: SegmentLayout, program: &Executable, info: &TaskInfo<'_>) -> Option<Self> {
+        let (seed, headers) = (info.seed, &program.headers);
+        let lowest = place(program, segment.image());
+        let end = lowest.checked_add(headers.span())?;
+        let shift = segment.image_shift(end, headers.align, seed);
+        let mmap = segment.mmap_area_start(end + shift)?;
+        let mmap = mmap + segment.mmap_shift(mmap, seed);
+        let stack = segment.stack_top(seed);
+        let mmap_end = segment.mmap_area_end(stack, info.stack_limit);
+        Some(Self { shift, image: lowest + shift, mmap: mmap..mmap_end, stack })
+    }
 }
 
 /// An image in memory.
@@ -178,7 +207,7 @@ unsafe fn fill(
     task: *mut Task,
     gate: Gate,
     segment: SegmentLayout,
-    mmap: Range<u64>,
+    places: &Places,
     program: &Program,
     info: &TaskInfo<'_>,
 ) {
@@ -189,42 +218,43 @@ unsafe fn fill(
         (*task).space = gate.space();
         (*task).id = info.id;
         (*task).pid = info.pid;
-        (*task).own_start = segment.image();
-        (*task).mmap_start = mmap.start;
-        (*task).mmap_end = mmap.end;
+        (*task).own_start = segment.image() + places.shift;
+        (*task).mmap_start = places.mmap.start;
+        (*task).mmap_end = places.mmap.end;
         (*task).bitmap = segment.bitmap() as *mut AtomicU64;
         (*task).memory = segment.memory_bitmap() as *mut AtomicU64;
         (*task).plain = segment.plain_bitmap() as *mut AtomicU64;
-        (*task).stub_next = segment.stubs();
-        (*task).stub_end = segment.image();
+        // A jump reaches the stubs wherever the image lies.
+        (*task).stub_next = segment.stubs() + places.shift;
+        (*task).stub_end = segment.image() + places.shift;
         (*task).start.sigmask = info.sigmask;
         (*task).start.wake = ptr::null::<AtomicU32>();
         set_exe(task, &program.real_path);
     }
 }
 
-/// Maps the stack at the end of the segment, with the program's arguments.
+/// Maps the stack in the last part of the segment, with the program's arguments, which end at
+/// `contents_end`.
 ///
 /// # Safety
 /// `task` must be the control block of the segment, whose end must be free.
 unsafe fn map_stack(
     gate: Gate,
     task: *mut Task,
-    segment: SegmentLayout,
+    contents_end: u64,
     contents: &stack::Contents<'_>,
-    stack_limit: u64,
+    limit: u64,
     executable: bool,
 ) -> Result<(), LoadErrorKind> {
-    let top = segment.end() - PAGE_SIZE;
-    let bytes = contents.build(top).map_err(LoadErrorKind::Memory)?;
-    let limit = stack_limit.min(segment.stack_size_max()) & !(PAGE_SIZE - 1);
+    let top = contents_end.next_multiple_of(PAGE_SIZE);
+    let bytes = contents.build(contents_end).map_err(LoadErrorKind::Memory)?;
     if bytes.len() as u64 > limit / 4 {
         return Err(LoadErrorKind::ArgumentsTooLong);
     }
-    let sp = top - bytes.len() as u64;
+    let sp = contents_end - bytes.len() as u64;
     // As the kernel does: the arguments and 128 KiB; it grows up to its limit by itself. Shared
     // memory does not grow, and is not there until it is touched.
-    let size = align_up(bytes.len() as u64 + (128 << 10), PAGE_SIZE).unwrap_or(limit).min(limit);
+    let size = align_up(top - sp + (128 << 10), PAGE_SIZE).unwrap_or(limit).min(limit);
     let size = if gate.is_shared() { limit } else { size };
     let protection = READ_WRITE | if executable { libc::PROT_EXEC as u32 } else { 0 };
     let flags = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_NORESERVE;
@@ -237,6 +267,7 @@ unsafe fn map_stack(
             map(top - size, size, protection, flags, None).map_err(LoadErrorKind::Memory)?;
         }
         ptr::copy_nonoverlapping(bytes.as_ptr(), sp as *mut u8, bytes.len());
+        (*task).stack_end = top;
         (*task).start.sp = sp;
     }
     Ok(())
@@ -258,22 +289,20 @@ pub unsafe fn load(
 ) -> Result<*mut Task, LoadError> {
     let path = &program.executable.path;
     let memory = |errno| LoadError::new(path, LoadErrorKind::Memory(errno));
-    let image_start = place(&program.executable, segment.image());
-    let image_end = image_start + program.executable.headers.span();
     let too_small = || {
         let linker = program.linker.as_ref().map_or(0, |l| l.headers.span());
         let needed = program.executable.headers.span() + linker;
         LoadError::new(path, LoadErrorKind::SegmentTooSmall { needed, segment: segment.size() })
     };
-    let mmap_start = segment.mmap_area_start(image_end).ok_or_else(too_small)?;
-    let mmap_end = segment.mmap_area_end(info.stack_limit);
+    let places = Places::new(segment, &program.executable, info).ok_or_else(too_small)?;
+    let (image_start, mmap_start) = (places.image, places.mmap.start);
 
     // SAFETY: `load` requires that the caller may fill the segment.
     unsafe { map_head(gate, segment, info.export_mapped) }.map_err(memory)?;
     let task = segment.task_block() as *mut Task;
     // SAFETY: just mapped, zeroed, large enough (a test in `gate` compares sizes), and not yet
     // known to anybody else.
-    unsafe { fill(task, gate, segment, mmap_start..mmap_end, program, info) };
+    unsafe { fill(task, gate, segment, &places, program, info) };
     // SAFETY: the block is filled in, the stub area is unmapped.
     unsafe { gate.thunk_init(task) }.map_err(|e| memory(Errno::from_raw_os_error(e)))?;
     let is_fixed = program.executable.headers.is_fixed;
@@ -291,7 +320,7 @@ pub unsafe fn load(
     if let Some(linker) = &program.linker {
         let at = place(linker, mmap_start);
         let end = at + linker.headers.span();
-        if end > mmap_end {
+        if end > places.mmap.end {
             return Err(too_small());
         }
         // SAFETY: the mmap area is unmapped, and its bitmap is set before any claim.
@@ -305,8 +334,9 @@ pub unsafe fn load(
     // SAFETY: `load` requires an unused segment; the heap begins behind the image and ends before
     // the mmap area.
     unsafe {
-        (*task).brk_start = image.end;
-        (*task).brk = AtomicU64::new(image.end);
+        let heap = image.end + segment.heap_shift(image.end, mmap_start, info.seed);
+        (*task).brk_start = heap;
+        (*task).brk = AtomicU64::new(heap);
         (*task).brk_limit = mmap_start - PAGE_SIZE;
         (*task).start.entry = entry;
     }
@@ -325,8 +355,9 @@ pub unsafe fn load(
         },
     };
     let executable = program.executable.headers.executable_stack;
+    let limit = info.stack_limit.min(segment.stack_size_max()) & !(PAGE_SIZE - 1);
     // SAFETY: the segment is `task`'s, and its end is free.
-    unsafe { map_stack(gate, task, segment, &contents, info.stack_limit, executable) }
+    unsafe { map_stack(gate, task, places.stack, &contents, limit, executable) }
         .map_err(|kind| LoadError::new(path, kind))?;
     // SAFETY: madvise(2) changes no memory here. Forks of others do not copy this segment (see the
     // gate's family.c). Gaps in the segment make the result ENOMEM, after the effect.

@@ -90,7 +90,7 @@ pub unsafe extern "C" fn pvas_create_attr(attr: *const SpaceAttr) -> c_int {
         };
         let segment_size = (attr.fields & 1 != 0).then_some(attr.segment_size as u64);
         let shared = attr.fields & 4 != 0 && attr.shared != 0;
-        create(SpaceOptions { segment_size, tasks_max, shared })
+        create(SpaceOptions { segment_size, tasks_max, shared, ..Default::default() })
     }))
 }
 

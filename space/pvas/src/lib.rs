@@ -9,7 +9,8 @@
 //! segment. `owner` creates and changes the control area; the crate `control` is the view that
 //! tasks have of it. `domain` creates parts of a space that have separate page tables. Each domain
 //! has a `keeper`, and all map the same `memory` (`views`). `machines` divides a space among
-//! several machines, and `agent` reports to the transport of pages between them.
+//! several machines, and `agent` reports to the transport of pages between them. `window` selects
+//! the address of a space.
 
 pub mod agent;
 mod capi;
@@ -32,6 +33,7 @@ mod regions;
 mod space;
 mod views;
 mod watcher;
+pub mod window;
 
 pub use child::Attributes;
 pub use control::Control;

@@ -16,8 +16,6 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use crate::error::{Error, last};
 
-/// Limit of the segments' total size. The alias takes the same amount of address space again.
-pub const SIZE_MAX: u64 = 32 << 40;
 /// Preferred address of the alias. It lies above position-independent programs and their heaps, and
 /// below libraries. Other processes do not search this range for an address to share.
 const PLACE: u64 = 88 << 40;

@@ -15,7 +15,7 @@ use nagaya_gate::abi::{
     Region, SITES_MAX, Site, Slot, Space, TEXT_SIZE, slot_state,
 };
 use nagaya_gate::{ABI, Gate, IMAGE, MAGIC};
-use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SpaceLayout};
+use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SHARED_SIZE_MAX, SpaceLayout};
 
 use crate::agent;
 use crate::copy_plan::CopyPlan;
@@ -39,7 +39,7 @@ fn parts(tasks_max: u32) -> [usize; 9] {
         pages(PIDS_MAX as usize * size_of::<u32>()),
         pages(tasks_max as usize * size_of::<Outside>()),
         pages(tasks_max as usize * size_of::<Ask>()),
-        pages((memory::SIZE_MAX / PUBLISHED_BLOCK / 8) as usize),
+        pages((SHARED_SIZE_MAX / PUBLISHED_BLOCK / 8) as usize),
     ]
 }
 
@@ -48,11 +48,11 @@ fn size_of_area(tasks_max: u32) -> usize {
 }
 
 /// Maps and fills the control area of `layout`. If `is_shared`, forked children share the area with
-/// the owner.
+/// the owner. If `is_fixed`, the parts of tasks lie at fixed addresses in their segments.
 ///
 /// # Errors
 /// EEXIST if the window is taken, or ENOMEM.
-pub fn create(layout: &SpaceLayout, is_shared: bool) -> Result<Control, Error> {
+pub fn create(layout: &SpaceLayout, is_shared: bool, is_fixed: bool) -> Result<Control, Error> {
     let size = size_of_area(layout.tasks_max());
     // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping.
     let at = unsafe {
@@ -109,6 +109,7 @@ pub fn create(layout: &SpaceLayout, is_shared: bool) -> Result<Control, Error> {
         (*space).owner_pid = std::process::id();
         (*space).uid = rustix::process::geteuid().as_raw();
         (*space).gid = rustix::process::getegid().as_raw();
+        (*space).fixed_addresses = is_fixed.into();
         Ok(Control::at(space))
     }
 }

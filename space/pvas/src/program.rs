@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use control::Control;
 use nagaya_gate::abi::Task;
-use nagaya_loader::{LoadError, Program, TaskInfo};
+use nagaya_layout::Seed;
+use nagaya_loader::{LoadError, LoadErrorKind, Program, TaskInfo};
 
 use crate::owner;
 
@@ -30,12 +31,19 @@ pub(crate) unsafe fn load_into(
         let limit = rustix::process::getrlimit(rustix::process::Resource::Stack);
         limit.current.unwrap_or(u64::MAX)
     });
+    let seed = match control.space().fixed_addresses {
+        0 => nagaya_loader::random_seed().map_err(|errno| {
+            LoadError::new(&program.executable.path, LoadErrorKind::System("getrandom", errno))
+        })?,
+        _ => Seed::default(),
+    };
     let info = TaskInfo {
         id,
         pid: 0,
         environment,
         stack_limit,
         sigmask,
+        seed,
         export_mapped: control.slot(id).export_mapped.load(Ordering::Acquire) == 1,
     };
     // SAFETY: by this function's contract slot `id` is taken and `segment` is empty.

@@ -4,26 +4,26 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, Once, RwLock};
+use std::sync::{Once, RwLock};
 
 use control::Control;
 use nagaya_gate::Gate;
 use nagaya_layout::{
     CONTROL_SIZE, LayoutError, PAGE_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT,
-    SpaceLayout,
+    SHARED_SIZE_MAX, SpaceLayout,
 };
 use nagaya_loader::Program;
-use rustix::io::Errno;
 
 use crate::agent;
 use crate::child::{self, Attributes};
 use crate::copy_plan;
 use crate::domain::{DomainInfo, Domains};
 use crate::error::Error;
-use crate::memory::{self, Memory};
+use crate::memory::Memory;
 use crate::owner;
 use crate::program::{abandon, comm, load_into};
 use crate::watcher::{self, Watcher};
+use crate::window::{self, Wanted};
 
 /// Returns true if the program at `path` is linked to fixed addresses. In a space of shared memory,
 /// the task of such a program needs a separate domain.
@@ -41,9 +41,16 @@ pub struct SpaceOptions {
     pub segment_size: Option<u64>,
     /// Number of IDs. `None` means as many as half of the free address space holds.
     pub tasks_max: Option<u32>,
+    /// Minimum number of IDs where `tasks_max` is `None`.
+    pub tasks_min: u32,
     /// The memory of tasks is shared memory, which other address spaces can map too. PVAS_SHARED=1
     /// in the environment has the same effect.
     pub shared: bool,
+    /// The addresses of the window, and of the parts of tasks in their segments, are the same in
+    /// every run. [`window::wants_fixed_addresses`] has the same effect.
+    pub fixed_addresses: bool,
+    /// Start of the window, if another process has chosen it ([`window::common_window`]).
+    pub window: Option<u64>,
 }
 
 impl SpaceOptions {
@@ -60,9 +67,23 @@ impl SpaceOptions {
     /// Returns the largest number of IDs that a space with segments of this size can have.
     pub fn tasks_most(&self, segment_size: u64) -> Result<u32, Error> {
         let room = REGION_END - REGION_START;
-        let shared = memory::SIZE_MAX + CONTROL_SIZE;
+        let shared = SHARED_SIZE_MAX + CONTROL_SIZE;
         let room = if self.is_shared()? { shared.min(room) } else { room };
         Ok(SpaceLayout::tasks_within(segment_size, room))
+    }
+
+    /// Returns the number of IDs for a gap of `bytes`, if they fit. `most` is the result of
+    /// [`Self::tasks_most`].
+    fn tasks_in(&self, bytes: u64, segment_size: u64, most: u32) -> Option<u32> {
+        let all = SpaceLayout::tasks_within(segment_size, bytes);
+        match self.tasks_max {
+            Some(tasks) => Some(tasks).filter(|&tasks| tasks <= all),
+            None => {
+                let least = self.tasks_min.max(1);
+                let half = SpaceLayout::tasks_within(segment_size, bytes / 2).min(most);
+                Some(half.max(least)).filter(|&tasks| tasks <= all)
+            }
+        }
     }
 }
 
@@ -88,8 +109,6 @@ pub struct Space {
     domains: RwLock<Option<Domains>>,
 }
 
-/// Address ranges of the spaces of this process, in ascending order.
-static WINDOWS: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 static KEYS: AtomicU64 = AtomicU64::new(1);
 
 /// Parses a size: a number of bytes with an optional suffix K, M, G or T.
@@ -163,30 +182,25 @@ impl Space {
         SpaceLayout::window_size(segment_size, options.tasks_max.unwrap_or(1)).map_err(bad)?;
         let shared = options.is_shared()?;
         let most = options.tasks_most(segment_size)?.max(1);
-        if shared && options.tasks_max.is_some_and(|n| n > most) {
+        if shared && options.tasks_max.unwrap_or(options.tasks_min) > most {
             return Err(Error::NoAddressSpace);
         }
         let (copies, _) = copy_plan::current()?;
         let keeps_access = keeps_access()?;
         let watcher = Watcher::get()?;
         guard_the_break();
-        let mut windows = WINDOWS.lock().expect("no panic while held");
-        let (control, layout) = match options.tasks_max {
-            Some(tasks_max) => {
-                let size = SpaceLayout::window_size(segment_size, tasks_max).map_err(bad)?;
-                let tasks = |gap| (gap >= size).then_some(tasks_max);
-                take_window(&mut windows, segment_size, shared, tasks)
-            }
-            None => take_window(&mut windows, segment_size, shared, |gap| {
-                let half = SpaceLayout::tasks_within(segment_size, gap / 2).min(most);
-                let one = SpaceLayout::tasks_within(segment_size, gap).min(1);
-                Some(half.max(one)).filter(|&n| n > 0)
-            }),
-        }?;
+        let wanted = Wanted {
+            segment_size,
+            is_shared: shared,
+            is_fixed: options.fixed_addresses || window::wants_fixed_addresses()?,
+            start: options.window,
+        };
+        let (control, layout) =
+            window::take(&wanted, |bytes| options.tasks_in(bytes, segment_size, most))?;
         let memory = shared.then(|| Memory::create(&layout)).transpose();
         let memory = memory.inspect_err(|_| {
-            windows.retain(|w| w.0 != layout.window());
-            // SAFETY: `take_window` created the control area in this call, and no other thread has
+            window::release(layout.window());
+            // SAFETY: `window::take` created the control area in this call, and no other thread has
             // a handle to it.
             unsafe { owner::destroy(control) };
         })?;
@@ -411,44 +425,9 @@ impl Space {
                 domains.destroy();
             }
         }
-        WINDOWS.lock().expect("no panic while held").retain(|w| w.0 != self.layout.window());
+        window::release(self.layout.window());
         Ok(())
     }
-}
-
-/// Maps a control area in the first gap between the windows that is large enough. `tasks` returns
-/// the number of IDs that fit into a gap of the given size, if any.
-fn take_window(
-    windows: &mut Vec<(u64, u64)>,
-    segment_size: u64,
-    is_shared: bool,
-    tasks: impl Fn(u64) -> Option<u32>,
-) -> Result<(Control, SpaceLayout), Error> {
-    let mut start = REGION_START;
-    let mut blocked = None;
-    for index in 0..=windows.len() {
-        let end = windows.get(index).map_or(REGION_END, |w| w.0);
-        // A foreign mapping may lie in the region. The next attempt begins 1 TiB higher.
-        while let Some(tasks_max) = tasks(end.saturating_sub(start)) {
-            let layout = SpaceLayout::new(start, segment_size, tasks_max)
-                .map_err(|_| Error::NoAddressSpace)?;
-            match owner::create(&layout, is_shared) {
-                Ok(control) => {
-                    windows.insert(index, (start, layout.end().next_multiple_of(CONTROL_SIZE)));
-                    return Ok((control, layout));
-                }
-                Err(Error::System(_, Errno::EXIST)) => start += 1 << 40,
-                Err(error) => {
-                    blocked = Some(error);
-                    break;
-                }
-            }
-        }
-        if let Some(window) = windows.get(index) {
-            start = window.1;
-        }
-    }
-    Err(blocked.unwrap_or(Error::NoAddressSpace))
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use nagaya_layout::Seed;
 use nagaya_loader::{Program, TaskInfo};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -20,7 +22,7 @@ fn space() -> &'static Space {
     static SPACE: OnceLock<Space> = OnceLock::new();
     SPACE.get_or_init(|| {
         let options =
-            SpaceOptions { segment_size: Some(64 << 20), tasks_max: Some(3), shared: false };
+            SpaceOptions { segment_size: Some(64 << 20), tasks_max: Some(3), ..Default::default() };
         Space::create(options).unwrap()
     })
 }
@@ -40,6 +42,13 @@ fn mappings(id: u32) -> (usize, usize) {
     counts
 }
 
+/// Returns other numbers with each call, the same in every run.
+fn next_seed() -> Seed {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let number = CALLS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Seed { image: number, heap: number >> 3, mmap: number >> 7, stack: number >> 11 }
+}
+
 /// Loads the file as the middle one of three tasks, without starting it. Whether that
 /// worked.
 fn load(path: &Path) -> Result<bool, TestCaseError> {
@@ -49,6 +58,7 @@ fn load(path: &Path) -> Result<bool, TestCaseError> {
     };
     let segment = space().layout().segment(id).unwrap();
     let info = TaskInfo {
+        seed: next_seed(),
         id,
         pid: 1,
         environment: &[],

@@ -13,6 +13,8 @@ use rustix::pipe::PipeFlags;
 /// The displayed part of a task's control block.
 #[derive(Debug, Default)]
 pub struct Block {
+    /// Start of the program's mappings.
+    pub own: u64,
     /// Start of the heap.
     pub heap: u64,
     /// Start of the mmap area.
@@ -66,6 +68,7 @@ impl Reader {
             u64::from_ne_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
         };
         Some(Block {
+            own: word(offset_of!(Task, own_start)),
             heap: word(offset_of!(Task, brk_start)),
             mmap: word(offset_of!(Task, mmap_start)),
             mmap_end: word(offset_of!(Task, mmap_end)),

@@ -36,6 +36,8 @@ pub struct Mapping {
 pub struct Bounds {
     /// ID.
     pub id: u32,
+    /// Start of the program's mappings.
+    pub own: u64,
     /// Start of the heap.
     pub heap: u64,
     /// Start of the mmap area.
@@ -165,7 +167,7 @@ fn describe(
             return "export";
         }
         match bounds {
-            _ if start < segment.image() => "control",
+            _ if start < bounds.map_or(segment.image(), |b| b.own) => "control",
             Some(b) if start >= b.mmap_end => "stack",
             Some(b) if start >= b.mmap => "mmap",
             Some(b) if start >= b.heap => "heap",

@@ -25,6 +25,8 @@ pub struct Wanted<'a> {
     pub segment_size: Option<u64>,
     /// The tasks' memory is shared memory, because some tasks need domains.
     pub shared: bool,
+    /// The job's addresses are the same in every run.
+    pub fixed_addresses: bool,
     /// Value of `--delegatee`.
     pub delegatee: Option<&'a str>,
     /// The user already knows that ranks of the job are in other spaces.
@@ -157,6 +159,10 @@ fn start_server(
     let size =
         wanted.segment_size.unwrap_or_else(|| crate::server::segment_size_for(job.local_tasks));
     command.arg("--segment-size").arg(size.to_string());
+    command.arg("--tasks").arg(job.local_tasks.unwrap_or(0).to_string());
+    if wanted.fixed_addresses {
+        command.arg("--fixed-addresses");
+    }
     if wanted.shared {
         command.arg("--shared");
     }
@@ -166,9 +172,16 @@ fn start_server(
     command.arg("--identity").arg(identity.number().to_string());
     command.args(wanted.delegatee.into_iter().flat_map(|place| ["--delegatee", place]));
     command.env_clear();
-    // These variables select copy loops (see pvas::copy_plan), the kind of the tasks' memory, and
-    // whether tasks may give up rights.
-    for name in ["HOME", "XDG_CONFIG_HOME", "NAGAYA_COPY", "PVAS_SHARED", "NAGAYA_KEEP_ACCESS"] {
+    // These variables select copy loops (see pvas::copy_plan), the kind of the tasks' memory,
+    // the tasks' addresses, and whether tasks may give up rights.
+    for name in [
+        "HOME",
+        "XDG_CONFIG_HOME",
+        "NAGAYA_COPY",
+        "PVAS_SHARED",
+        "NAGAYA_FIXED_ADDRESSES",
+        "NAGAYA_KEEP_ACCESS",
+    ] {
         command.envs(std::env::var_os(name).map(|value| (name, value)));
     }
     command.stdin(Stdio::from(OwnedFd::from(listener)));

@@ -114,14 +114,12 @@ pub fn segment_size_for(tasks: Option<u32>) -> u64 {
 }
 
 impl Server {
-    /// Creates the job's space and serves it on `listener`. The tasks' memory is shared memory if
-    /// `shared` is set or the environment requests it. Blocks the signals in `signals` (bit n-1 for
-    /// signal n) and SIGCHLD, which [`Server::turn`] handles.
+    /// Creates the job's space and serves it on `listener`. Blocks the signals in `signals` (bit
+    /// n-1 for signal n) and SIGCHLD, which [`Server::turn`] handles.
     pub fn new(
         job: &str,
         listener: OwnedFd,
-        segment_size: u64,
-        shared: bool,
+        options: SpaceOptions,
         signals: u64,
     ) -> Result<Self, Failure> {
         let mappings_max = reserve::reserve();
@@ -132,9 +130,6 @@ impl Server {
             // SAFETY: PR_SET_DUMPABLE has no arguments in memory.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
         }
-        let mut options =
-            SpaceOptions { segment_size: Some(segment_size), shared, ..Default::default() };
-        options.tasks_max = Some(options.tasks_most(segment_size).map_err(|e| Failure::from(&e))?);
         // The watcher's thread inherits the signal mask, so the signals are blocked first.
         let set = signals | 1 << (libc::SIGCHLD - 1);
         let fail = |what: &str, e: std::io::Error| Failure::ours(format!("{what}: {e}"));

@@ -35,6 +35,8 @@ pub struct Exec {
     pub id: Option<u32>,
     /// Segment size, if this stub starts the server.
     pub segment_size: Option<u64>,
+    /// The job's addresses are the same in every run, if this stub starts the server.
+    pub fixed_addresses: bool,
     /// Value of `--delegatee`, if this stub starts the server.
     pub delegatee: Option<String>,
     /// Signal mask with which this process was started.
@@ -94,6 +96,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let wanted = Wanted {
         segment_size: exec.segment_size,
         shared: is_fixed,
+        fixed_addresses: exec.fixed_addresses,
         delegatee: exec.delegatee.as_deref(),
         apart_is_known: false,
     };

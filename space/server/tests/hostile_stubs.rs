@@ -19,6 +19,7 @@ use nagaya_server::server::Server;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
+use pvas::SpaceOptions;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Says to [`serve`] that it is the server.
@@ -103,7 +104,8 @@ fn serve() {
         return;
     }
     let listener = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    let mut server = Server::new("hostile", listener, 64 << 20, false, 0).unwrap();
+    let options = SpaceOptions { segment_size: Some(64 << 20), ..SpaceOptions::default() };
+    let mut server = Server::new("hostile", listener, options, 0).unwrap();
     loop {
         server.turn(None);
     }

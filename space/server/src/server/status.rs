@@ -78,8 +78,8 @@ impl Described<'_> {
     /// Returns the mappings of the tasks of these IDs, or `None` if there are `most` or more.
     pub fn mappings(&self, ids: impl Iterator<Item = u32>, most: usize) -> Option<Vec<Mapping>> {
         let bounds = |id| {
-            let Block { heap, mmap, mmap_end, .. } = self.block(id)?;
-            Some(Bounds { id, heap, mmap, mmap_end })
+            let Block { own, heap, mmap, mmap_end, .. } = self.block(id)?;
+            Some(Bounds { id, own, heap, mmap, mmap_end })
         };
         let bounds: Vec<Bounds> = ids.filter_map(bounds).collect();
         let left = Cell::new(most);
