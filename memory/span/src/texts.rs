@@ -83,9 +83,10 @@ pub struct Texts {
 
 impl Texts {
     /// Pages hold a part of a file, from `offset` on: `bytes` of it, and then zeros.
-    pub fn insert(&mut self, pages: Range<Page>, name: Name, offset: u64, bytes: u64) {
+    pub fn insert(&mut self, pages: Range<Page>, name: Name, offset: u64, bytes: u64) -> bool {
         self.remove(pages.clone());
         self.all.insert(pages.start, Text { name, end: pages.end, offset, bytes });
+        true
     }
 
     /// Pages hold no text any more; those of them that were read here.
