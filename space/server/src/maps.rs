@@ -194,7 +194,10 @@ fn describe(
     };
     let cuts = [Some(export_end), bounds.map(|b| b.heap)];
     let cuts = cuts.into_iter().flatten().filter(|&cut| start < cut && cut < end);
-    let ends: Vec<u64> = cuts.chain([end]).collect();
+    let mut ends: Vec<u64> = cuts.chain([end]).collect();
+    // A task can write any start of the heap into its control block.
+    ends.sort_unstable();
+    ends.dedup();
     let mut from = start;
     let mut parts: Vec<Mapping> = Vec::new();
     for to in ends {

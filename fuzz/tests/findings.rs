@@ -1,0 +1,41 @@
+//! The inputs with which targets once failed, each as a test. The files are in
+//! `findings/TARGET/NAME`.
+
+use std::path::PathBuf;
+
+use fuzz::corpus;
+use fuzz::targets::{TARGETS, named};
+use fuzz::watch::Watch;
+
+/// Runs a target on an input that once failed.
+#[track_caller]
+fn run(target: &str, name: &str) {
+    let target = named(target).expect("a target");
+    let found = corpus::findings(target).into_iter().find(|(found, _)| found == name);
+    let (_, input) = found.unwrap_or_else(|| panic!("findings/{}/{name} is missing", target.name));
+    Watch::new(target, PathBuf::from(env!("CARGO_TARGET_TMPDIR"))).run(name, &input);
+}
+
+macro_rules! findings {
+    ($($target:ident: $($(#[doc = $doc:literal])+ $name:ident),+;)+) => {
+        $($($(#[doc = $doc])+ #[test] fn $name() { run(stringify!($target), stringify!($name)); })+)+
+
+        /// The tests above.
+        const TESTED: &[(&str, &str)] = &[$($((stringify!($target), stringify!($name))),+),+];
+    };
+}
+
+findings! {
+    smaps:
+        /// A task can write the start of its heap, by which the node server cut mappings.
+        heap_in_the_export_area;
+}
+
+#[test]
+fn all_findings_are_tests() {
+    for target in TARGETS {
+        for (name, _) in corpus::findings(target) {
+            assert!(TESTED.contains(&(target.name, &*name)), "findings/{}/{name}", target.name);
+        }
+    }
+}
