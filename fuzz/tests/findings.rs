@@ -28,7 +28,9 @@ macro_rules! findings {
 findings! {
     smaps:
         /// A task can write the start of its heap, by which the node server cut mappings.
-        heap_in_the_export_area;
+        heap_in_the_export_area,
+        /// No kernel writes that, but the parts of a mapping overflowed.
+        mapping_that_ends_before_it_starts;
 }
 
 #[test]
