@@ -26,6 +26,11 @@ macro_rules! findings {
 }
 
 findings! {
+    gate_filter:
+        /// A jump by almost 2^32 instructions led back, and the gate never returned.
+        jump_to_itself,
+        /// The kernel ends the filter then, and the gate went on.
+        division_by_zero;
     smaps:
         /// A task can write the start of its heap, by which the node server cut mappings.
         heap_in_the_export_area,
