@@ -26,6 +26,9 @@ macro_rules! findings {
 }
 
 findings! {
+    fabric:
+        /// A peer that holds the secret says bye twice, and both byes wait for an earlier message.
+        second_bye;
     gate_filter:
         /// A jump by almost 2^32 instructions led back, and the gate never returned.
         jump_to_itself,
