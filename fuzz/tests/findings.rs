@@ -34,6 +34,11 @@ findings! {
         jump_to_itself,
         /// The kernel ends the filter then, and the gate went on.
         division_by_zero;
+    pmix:
+        /// PMIx gives a null pointer for an absent string.
+        string_without_memory,
+        /// The same for bytes.
+        bytes_without_memory;
     smaps:
         /// A task can write the start of its heap, by which the node server cut mappings.
         heap_in_the_export_area,
