@@ -44,6 +44,11 @@ findings! {
         heap_in_the_export_area,
         /// No kernel writes that, but the parts of a mapping overflowed.
         mapping_that_ends_before_it_starts;
+    span_text:
+        /// The offset of a page overflowed.
+        offset_near_the_largest_number,
+        /// So did the offset of the rest of a range.
+        range_cut_near_the_largest_number;
 }
 
 #[test]
