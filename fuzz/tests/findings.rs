@@ -51,6 +51,18 @@ findings! {
         range_cut_near_the_largest_number;
 }
 
+/// Each range of a list took memory, even if it repeated another, and a list may have many.
+#[test]
+fn a_list_names_no_more_processors_than_there_can_be() {
+    use launch::placement::Domains;
+    let parse = |text: &str| text.parse::<Domains>();
+    assert!(parse("0-65535:1").is_ok() && parse("0-3,2-5:1").is_ok());
+    for text in ["0-65535,0-65535:1", "0-65535,7:1", "0-65536:1"] {
+        let line = parse(text).expect_err(text);
+        assert!(line.contains("no processors"), "{line}");
+    }
+}
+
 #[test]
 fn all_findings_are_tests() {
     for target in TARGETS {
