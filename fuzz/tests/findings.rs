@@ -39,6 +39,9 @@ findings! {
         string_without_memory,
         /// The same for bytes.
         bytes_without_memory;
+    recording:
+        /// The replay had an entry for each of 2^35 pages.
+        allocation_without_end;
     smaps:
         /// A task can write the start of its heap, by which the node server cut mappings.
         heap_in_the_export_area,
