@@ -163,7 +163,7 @@ fn control_seeds() -> Seeds {
         processors: 2,
         features: vec!["avx".into()],
         name: "a".into(),
-        ours: vec![1..2],
+        ours: vec![1..2, 4..9],
         clocks: "time:[4026531834]".into(),
     };
     let refusal: Answer<Begun> = Err(Refusal { line: "no".into(), is_of_program: true });
