@@ -13,7 +13,7 @@ BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,release)
 BUILD_DEV = $(CARGO) build --workspace --lib --bins --tests
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all built deps demo check lint test model check-peers check-install bench reproduce house soak peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
+.PHONY: all built deps demo check lint test model check-peers check-install bench reproduce house soak fuzz peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
 
 all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(CARGO) build --release --workspace)
@@ -91,6 +91,15 @@ soak: deps
 	$(CARGO) test -p nagaya-tests --test span_programs -- --ignored --nocapture
 	$(CARGO) test --release -p nagaya-coherence --test scope_model --test sequential_model -- --ignored --nocapture
 	$(CARGO) run --release -p nagaya -- sim --soak $(or $(SOAK_PROGRAMS),1000000)
+	@# All targets together take NAGAYA_SOAK_MINUTES on the processors of this machine.
+	@minutes=$${NAGAYA_SOAK_MINUTES:-$(or $(SOAK_MINUTES),30)}; count=$$(ls fuzz/corpus | wc -l); \
+		seconds=$$((minutes * 60 * $$(nproc) / count)); \
+		scripts/fuzz --seconds $$((seconds > 0 ? seconds : 1))
+
+# The fuzz targets under libFuzzer, each for FUZZ_SECONDS: FUZZ_TARGETS='elf smaps' for some of them,
+# FUZZ='--jobs 1 --keep' for options (scripts/fuzz --help).
+fuzz:
+	scripts/fuzz $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS)) $(FUZZ) $(FUZZ_TARGETS)
 
 # Other projects' test suites, with and without Nagaya: SUITE=mpich PART=pt2pt for some of them,
 # PEERS='--mpi mpich5 --resume' for options (scripts/peers --help). All take several hours.

@@ -155,7 +155,8 @@ fn numbers(list: &str) -> Option<Vec<usize>> {
     for part in list.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        if last < first || last >= PROCESSORS_MAX {
+        // The limit on all ranges together bounds the memory that they take.
+        if last < first || last >= PROCESSORS_MAX || all.len() + last - first >= PROCESSORS_MAX {
             return None;
         }
         all.extend(first..=last);

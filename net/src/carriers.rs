@@ -63,6 +63,11 @@ impl Carriers {
                 _ => return Err(FabricError::Carrier(name.to_owned())),
             });
         }
+        Self::of(list)
+    }
+
+    /// These carriers, the preferred one first.
+    pub fn of(list: Vec<(CarrierKind, Box<dyn Carrier>)>) -> Result<Self, FabricError> {
         let epoll = match &list[..] {
             [_] => None,
             several => Some(epoll_of(several.iter().map(|(_, carrier)| carrier.descriptor()))?),

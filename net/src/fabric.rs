@@ -90,7 +90,11 @@ impl Fabric {
 
     /// The same, with carriers as in `NAGAYA_NET`; if that is empty, with the usual ones.
     pub fn with_carriers(id: u64, secret: &Secret, carriers: &str) -> Result<Self, FabricError> {
-        let carriers = Carriers::new(secret, carriers)?;
+        Self::over(id, secret, Carriers::new(secret, carriers)?)
+    }
+
+    /// The same, with carriers that were made before.
+    pub(crate) fn over(id: u64, secret: &Secret, carriers: Carriers) -> Result<Self, FabricError> {
         let sections = carriers.address()?;
         let token = secret.token(Domain::Address, &[&id.to_le_bytes(), &sections]);
         Ok(Self {

@@ -67,7 +67,7 @@ const RANKS: &[&str] = &[
 /// For jobs that are meant to have one process each.
 const ALONE: &str = "or start jobs of one process by `nagaya run -n 1 PROGRAM`";
 
-type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(crate) type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Started {
     /// Reads the environment of this process.
@@ -76,7 +76,7 @@ impl Started {
     }
 
     /// Evaluates the variables. `is_socket` returns true if a descriptor is a socket.
-    fn of(variable: Variable<'_>, is_socket: &dyn Fn(i32) -> bool) -> Self {
+    pub(crate) fn of(variable: Variable<'_>, is_socket: &dyn Fn(i32) -> bool) -> Self {
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());
         let number = |name: &str| given(name)?.trim().parse::<u32>().ok();
         let size = number("PMI_SIZE").unwrap_or(1);

@@ -31,6 +31,7 @@
 //! handlers. [`launcher`] detects the launcher of the process. `pmix_client` and `pmi_client`
 //! implement [`wireup`] by PMIx and by PMI-1, whose text is [`pmi`]. [`hex`] writes bytes as text.
 //! [`ucx::ucp`] and [`pmix`] declare and load the two C libraries, by the macros of `declare`.
+//! `fuzz` has the entry points of the fuzz targets.
 //!
 //! # For users of this crate
 //! - A process that forks keeps its fabric. Its child has none, and must not drop it. Executed
@@ -48,6 +49,8 @@ mod declare;
 pub mod error;
 pub mod event;
 pub mod fabric;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod hex;
 pub mod launcher;
 mod local;

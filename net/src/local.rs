@@ -5,9 +5,9 @@
 //! [`connection`] moves messages through it. A side that sleeps is woken by a byte on the socket,
 //! whose end also shows the end of the other process.
 
-mod connection;
+pub(crate) mod connection;
 mod rendezvous;
-mod rings;
+pub(crate) mod rings;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

@@ -180,11 +180,15 @@ impl Value {
         // field.
         unsafe {
             match (*self.0).r#type {
-                PMIX_STRING => Some(CStr::from_ptr((*self.0).data.string).to_bytes().to_vec()),
+                PMIX_STRING => {
+                    let string = (*self.0).data.string;
+                    (!string.is_null()).then(|| CStr::from_ptr(string).to_bytes().to_vec())
+                }
                 PMIX_BYTE_OBJECT if (*self.0).data.bo.size == 0 => Some(Vec::new()),
                 PMIX_BYTE_OBJECT => {
                     let bo = (*self.0).data.bo;
-                    Some(std::slice::from_raw_parts(bo.bytes.cast::<u8>(), bo.size).to_vec())
+                    let bytes = || std::slice::from_raw_parts(bo.bytes.cast::<u8>(), bo.size);
+                    (!bo.bytes.is_null()).then(|| bytes().to_vec())
                 }
                 _ => None,
             }

@@ -6,11 +6,11 @@
 //! [`output`] the outgoing side without I/O, [`connection`] is one connection, and [`interfaces`]
 //! selects the addresses to listen on and to dial.
 
-mod connection;
-mod interfaces;
-mod noise;
+pub(crate) mod connection;
+pub(crate) mod interfaces;
+pub(crate) mod noise;
 mod output;
-mod record;
+pub(crate) mod record;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -52,6 +52,9 @@ fn main() {
         .flag("-fno-asynchronous-unwind-tables")
         .flag("-fno-jump-tables")
         .flag("-fno-tree-loop-distribute-patterns")
+        // Nor the runtime of a sanitizer or of coverage, which the rest of a fuzz target has.
+        .inherit_rustflags(false)
+        .flag("-fno-sanitize=all")
         .warnings(true)
         .warnings_into_errors(true)
         .compile_intermediates();

@@ -34,7 +34,8 @@ fn products_do_not_use_tests_or_benchmarks() {
         }
         for used in member.dependencies("dependencies") {
             assert!(
-                !["nagaya-tests", "nagaya-skip", "nagaya-bench"].contains(&used.as_str()),
+                !["nagaya-tests", "nagaya-skip", "nagaya-bench", "nagaya-fuzz"]
+                    .contains(&used.as_str()),
                 "{} uses {used}",
                 member.name()
             );

@@ -11,6 +11,7 @@ const DOCUMENTS: &[&str] = &[
     "CONTRIBUTING.md",
     "SECURITY.md",
     "docs/coherence.md",
+    "docs/fuzzing.md",
     "docs/house.md",
     "docs/memory.md",
     "docs/message.md",
@@ -39,8 +40,8 @@ fn paths(text: &str) -> Vec<String> {
 #[test]
 fn documents_name_only_files_that_exist() {
     let wings = [
-        "sync", "net", "launch", "space", "memory", "message", "tools", "cli", "bench", "tests",
-        "include", "examples",
+        "sync", "net", "launch", "space", "memory", "message", "tools", "cli", "bench", "fuzz",
+        "tests", "include", "examples",
     ];
     let all: Vec<String> =
         wings.iter().flat_map(|wing| files(wing, &["rs", "c", "h", "S", "md"])).collect();

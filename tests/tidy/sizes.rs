@@ -24,8 +24,8 @@ const LONG_FILES: &[&str] = &[
 
 /// The directories with code.
 const WINGS: &[&str] = &[
-    "sync", "net", "launch", "space", "memory", "message", "tools", "cli", "bench", "tests",
-    "include", "examples",
+    "sync", "net", "launch", "space", "memory", "message", "tools", "cli", "bench", "fuzz",
+    "tests", "include", "examples",
 ];
 
 /// All files with code.

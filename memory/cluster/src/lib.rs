@@ -34,6 +34,8 @@ mod changes;
 mod driver;
 mod faults;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod join;
 mod lifecycle;
 mod orders;

@@ -155,6 +155,11 @@ fn parse(text: &str) -> Activity {
     }
 }
 
+/// Reads the activity of a thread (see `fuzz`).
+pub(crate) fn fuzz(text: &str) {
+    let _ = parse(text);
+}
+
 /// Returns the ticks of a thread in user mode, and its voluntary context switches.
 fn counts(path: &str) -> Option<(u64, u64)> {
     let ticks = Stat::read(path).ok()?.field(14)?;

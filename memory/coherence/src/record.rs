@@ -156,8 +156,9 @@ fn whole<T>(taken: Result<T, postcard::Error>) -> Result<Option<T>, postcard::Er
 
 /// Upper limit of tasks of a node. A recording with more is invalid.
 const MOST_TASKS: u32 = 1 << 20;
-/// Upper limit of pages of a node.
-const MOST_PAGES: u64 = 1 << 36;
+/// Upper limit of pages of a node: 16 GiB in pages of 4 KiB. A replay has an entry for each page
+/// whose home is the node.
+const MOST_PAGES: u64 = 1 << 22;
 
 /// Replays a recording. Returns the number of steps that produced the recorded outcome.
 ///

@@ -29,6 +29,8 @@ pub mod agent;
 mod caller;
 pub mod error;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod launch;
 pub mod ledger;
 mod limits;

@@ -185,6 +185,12 @@ fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
     postcard::from_bytes(&bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
+/// Reads a message of a task and one of `nagaya run` (see `fuzz`).
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let _ = postcard::from_bytes::<Says>(bytes);
+    let _ = postcard::from_bytes::<Told>(bytes);
+}
+
 /// The server of a job's tasks, in a thread that lives as long as the process.
 pub struct Host {
     name: String,

@@ -100,6 +100,11 @@ impl Told {
     }
 }
 
+/// Reads the data of another task (see `fuzz`).
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let _ = Told::parse(bytes);
+}
+
 /// The division of iterations by speed.
 struct Balance {
     shares: Shares,

@@ -48,6 +48,8 @@ mod exe;
 mod frame;
 mod futex;
 mod futex_queues;
+#[doc(hidden)]
+pub mod fuzz;
 mod here;
 mod image;
 mod inherit;

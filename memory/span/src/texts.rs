@@ -22,6 +22,8 @@ use crate::addresses::PAGE;
 
 /// Bytes at the beginning of a file in which linkers put a build-id.
 const HEAD_BYTES: usize = 64 << 10;
+/// Longest file: the kernel's offsets are signed.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// Pages that are read at once.
 const TOGETHER: u64 = 16;
 
@@ -82,10 +84,17 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Pages hold a part of a file, from `offset` on: `bytes` of it, and then zeros.
-    pub fn insert(&mut self, pages: Range<Page>, name: Name, offset: u64, bytes: u64) {
+    /// Pages hold a part of a file, from `offset` on: `bytes` of it, and then zeros. Returns false
+    /// if no file is so long.
+    pub fn insert(&mut self, pages: Range<Page>, name: Name, offset: u64, bytes: u64) -> bool {
         self.remove(pages.clone());
+        let length = pages.end.checked_sub(pages.start).and_then(|count| count.checked_mul(PAGE));
+        let end = length.and_then(|length| offset.checked_add(length));
+        if end.is_none_or(|end| end > FILE_BYTES_MAX) {
+            return false;
+        }
         self.all.insert(pages.start, Text { name, end: pages.end, offset, bytes });
+        true
     }
 
     /// Pages hold no text any more; those of them that were read here.

@@ -13,4 +13,6 @@
 pub mod abi;
 mod engine;
 mod face;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod protocol;

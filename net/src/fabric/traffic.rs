@@ -202,6 +202,10 @@ impl Fabric {
     /// Hands out what has come, in order.
     pub(super) fn deliver(&mut self, key: DefaultKey) {
         while let Some(session) = self.sessions.get_mut(key) {
+            // The peer's bye was its last message. It may have sent others that violate this.
+            if matches!(session.phase, Phase::Parting { .. }) {
+                return;
+            }
             let Some(incoming) = session.incoming.next_if(|m| m.payload.is_some()) else { return };
             let id = session.id;
             match incoming.kind {
@@ -212,6 +216,7 @@ impl Fabric {
                         Landing::Place(at, bytes) => Event::Placed { from, header, at, bytes },
                     });
                 }
+                Kind::Bye if matches!(session.phase, Phase::Over(_)) => {}
                 Kind::Bye => {
                     let first = matches!(session.phase, Phase::Leaving(_));
                     if !first {

@@ -46,7 +46,7 @@ static u32 compute(u16 operation, u32 a, u32 b)
 	case 0x00: return a + b;
 	case 0x10: return a - b;
 	case 0x20: return a * b;
-	case 0x30: return b ? a / b : 0;
+	case 0x30: return a / b; /* `b` is not 0 */
 	case 0x40: return a | b;
 	case 0x50: return a & b;
 	case 0x60: return a << (b & 31);
@@ -94,8 +94,14 @@ static u32 evaluate(const struct program *program, const struct call *call)
 		}
 		case 2: memory[i.k & 15] = a; break;
 		case 3: memory[i.k & 15] = x; break;
-		case 4: a = compute(operation, a, operand); break;
+		case 4:
+			if (operation == 0x30 && !operand)
+				return 0; /* as in the kernel */
+			a = compute(operation, a, operand);
+			break;
 		case 5:
+			if (!operation && i.k >= program->length)
+				return 0; /* the sum could wrap around, and lead back */
 			at += !operation ? i.k : jumps(operation, a, operand) ? i.if_true : i.if_false;
 			break;
 		case 6: return i.code & 0x10 ? a : i.k;

@@ -13,7 +13,7 @@ pub fn boot_id() -> Option<u128> {
 }
 
 /// Parses a UUID: hexadecimal digits with hyphens between them.
-fn parse(text: &str) -> Option<u128> {
+pub fn parse(text: &str) -> Option<u128> {
     u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()
 }
 

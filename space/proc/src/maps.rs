@@ -32,7 +32,7 @@ impl Mapping {
         let mut fields = line.splitn(6, ' ');
         let hex = |text| u64::from_str_radix(text, 16).ok();
         let (start, end) = fields.next()?.split_once('-')?;
-        let addresses = hex(start)?..hex(end)?;
+        let addresses = Some(hex(start)?..hex(end)?).filter(|range| !range.is_empty())?;
         let permissions = fields.next()?.as_bytes();
         let offset = hex(fields.next()?)?;
         let (major, minor) = fields.next()?.split_once(':')?;
@@ -107,7 +107,13 @@ mod tests {
 
     #[test]
     fn other_lines_are_no_mapping() {
-        for line in ["", "nothing", "Rss:                   8 kB", "VmFlags: rd ex mr mw me"] {
+        for line in [
+            "",
+            "7f00c000-7f00a000 ---p 00000000 00:00 0 ",
+            "nothing",
+            "Rss:                   8 kB",
+            "VmFlags: rd ex mr mw me",
+        ] {
             assert_eq!(Mapping::parse(line), None, "{line}");
         }
     }

@@ -18,9 +18,14 @@ impl Stat {
     /// The process has ended, or /proc does not show it.
     pub fn read(directory: &str) -> io::Result<Self> {
         let text = fs::read(format!("{directory}/stat"))?;
-        let text = String::from_utf8_lossy(&text);
+        Ok(Self::of(&text))
+    }
+
+    /// Reads the contents of the file.
+    pub fn of(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
         let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
-        Ok(Self { fields: fields.to_owned() })
+        Self { fields: fields.to_owned() }
     }
 
     /// Returns the field of this number in the man page, from 3 (the state).
@@ -40,8 +45,12 @@ impl Status {
     /// # Errors
     /// The process has ended, or /proc does not show it.
     pub fn read(directory: &str) -> io::Result<Self> {
-        let text = fs::read(format!("{directory}/status"))?;
-        Ok(Self { text: String::from_utf8_lossy(&text).into_owned() })
+        Ok(Self::of(&fs::read(format!("{directory}/status"))?))
+    }
+
+    /// Reads the contents of the file.
+    pub fn of(text: &[u8]) -> Self {
+        Self { text: String::from_utf8_lossy(text).into_owned() }
     }
 
     /// Returns the names and values of all fields. Values begin with white space.

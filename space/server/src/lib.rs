@@ -16,6 +16,8 @@
 //! - [`query`]: the requests of `nagaya ps` and `nagaya maps`.
 
 mod block;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod identity;
 pub mod inherit;
 mod interrupt;

@@ -101,10 +101,19 @@ pub fn resident(
 fn walk(
     pid: u32,
     layout: &SpaceLayout,
+    each: impl FnMut(u32, maps::Mapping, u64),
+) -> io::Result<()> {
+    walk_lines(BufReader::new(File::open(format!("/proc/{pid}/smaps"))?), layout, each)
+}
+
+/// Does the same with the contents of smaps.
+fn walk_lines(
+    text: impl BufRead,
+    layout: &SpaceLayout,
     mut each: impl FnMut(u32, maps::Mapping, u64),
 ) -> io::Result<()> {
     let mut current = None;
-    for line in BufReader::new(File::open(format!("/proc/{pid}/smaps"))?).split(b'\n') {
+    for line in text.split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         if let Some(found) = maps::Mapping::parse(&line) {
@@ -116,6 +125,17 @@ fn walk(
         }
     }
     Ok(())
+}
+
+/// Reads the contents of smaps (see `fuzz`).
+pub(crate) fn of_text(text: &[u8], layout: &SpaceLayout, bounds: &[Bounds]) -> Vec<Mapping> {
+    let mut mappings = Vec::new();
+    let read = walk_lines(text, layout, |id, found, _| {
+        mappings.extend(describe(layout, bounds, id, found));
+    });
+    read.expect("memory can be read");
+    name_images(&mut mappings);
+    mappings
 }
 
 /// Returns the bytes in a line of smaps if the line has this field.
@@ -176,7 +196,10 @@ fn describe(
     };
     let cuts = [Some(export_end), bounds.map(|b| b.heap)];
     let cuts = cuts.into_iter().flatten().filter(|&cut| start < cut && cut < end);
-    let ends: Vec<u64> = cuts.chain([end]).collect();
+    let mut ends: Vec<u64> = cuts.chain([end]).collect();
+    // A task can write any start of the heap into its control block.
+    ends.sort_unstable();
+    ends.dedup();
     let mut from = start;
     let mut parts: Vec<Mapping> = Vec::new();
     for to in ends {

@@ -15,7 +15,7 @@ pub const FLOORS: &[&[&str]] = &[
     &["dsm", "span", "xpmem", "ofi", "coll", "libfcp", "libpvm3", "server"],
     &["libjia", "pvmd", "libgpvm3"],
     &["nagaya"],
-    &["bench", "tests"],
+    &["bench", "fuzz", "tests"],
 ];
 
 /// Returns the floor of a package in [`FLOORS`].

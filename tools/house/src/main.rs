@@ -19,7 +19,7 @@ use house::modules::{cyclic, graph};
 use house::workspace::{Member, members};
 
 /// Directories of crates that are not part of the product.
-const NO_PRODUCT: &[&str] = &["bench", "tests", "tests/skip", "tools/house"];
+const NO_PRODUCT: &[&str] = &["bench", "tests", "tests/skip", "tools/house", "fuzz"];
 
 /// Returns the product's crates as rooms.
 fn rooms(root: &Path, members: &[Member], floors: &BTreeMap<String, usize>) -> Vec<Room> {

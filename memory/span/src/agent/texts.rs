@@ -30,7 +30,9 @@ impl Agent {
         match (end, postcard::from_bytes::<Name>(body)) {
             // Before Linux 6.4 a page cannot be given for reading only.
             (Some(end), Ok(name)) if self.engine.memory.can_allow_read() => {
-                self.texts.insert(first..end, name, offset, bytes);
+                if !self.texts.insert(first..end, name, offset, bytes) {
+                    self.violation(0, "text at an offset that no file has");
+                }
             }
             (Some(_), Ok(_)) => {}
             _ => self.violation(0, "text"),

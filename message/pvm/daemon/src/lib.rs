@@ -24,6 +24,8 @@ mod dispatch;
 pub mod errand;
 pub mod event;
 mod frames;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod groups;
 pub mod hostfile;
 mod hosting;

@@ -1,0 +1,208 @@
+//! The node server's messages, what the kernel reports about processes, and envelopes between the
+//! tasks of a space.
+
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use nagaya_fi::protocol::wire::{ENVELOPE_BYTES, Envelope, RTS_BYTES, Rts};
+use nagaya_layout::{EXPORT_SIZE, SpaceLayout};
+use nagaya_server::maps::Bounds;
+use nagaya_server::protocol::{self, Reply, Request};
+use proc::maps::Mapping;
+use proc::process::{Stat, Status};
+
+use crate::input::{Input, Output};
+use crate::target::{Seeds, Target, is_one_line, numbered, text};
+
+pub const NODE_SERVER: Target = Target {
+    name: "node_server",
+    reads: "messages of stubs and tools to the node server, and its replies",
+    run: node_server,
+    seeds: node_server_seeds,
+};
+
+fn node_server(bytes: &[u8]) {
+    let (is_request, bytes) = bytes.split_first().unwrap_or((&0, &[]));
+    let (mut from, to) = UnixStream::pair().expect("sockets");
+    let mut connection =
+        protocol::connection(OwnedFd::from(to)).with_body_size_max(protocol::REQUEST_SIZE_MAX);
+    // A socket has room for the inputs of fuzzers.
+    from.write_all(&bytes[..bytes.len().min(64 << 10)]).expect("room");
+    drop(from);
+    while connection.fill().expect("a socket") {
+        loop {
+            let has_message = connection.has_message();
+            let taken = match is_request % 2 {
+                0 => connection.take::<Request>().map(|taken| taken.map(drop)),
+                _ => connection.take::<Reply>().map(|taken| taken.map(drop)),
+            };
+            match taken {
+                Ok(Some(())) => assert!(has_message),
+                Ok(None) => break,
+                Err(error) => return is_one_line(&error.to_string()),
+            }
+        }
+    }
+}
+
+/// A message's header, as [`protocol::connection`] sends it, and its body.
+fn framed(message: &impl serde::Serialize) -> Vec<u8> {
+    let (mut from, to) = UnixStream::pair().expect("sockets");
+    let mut connection = protocol::connection(OwnedFd::from(to));
+    connection.queue(message).expect("a short message");
+    connection.flush().expect("room");
+    drop(connection);
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut from, &mut bytes).expect("a socket");
+    bytes
+}
+
+fn node_server_seeds() -> Seeds {
+    let request = |request: Request| [&[0][..], &framed(&request)].concat();
+    let reply = |reply: Reply| [&[1][..], &framed(&reply)].concat();
+    let start = protocol::Start {
+        path: b"/bin/true".to_vec(),
+        arguments: vec![b"true".to_vec()],
+        environment: vec![b"A=b".to_vec()],
+        fds: Vec::new(),
+        expected_tasks: Some(2),
+        id: Some(1),
+        preferred_id: None,
+        identity: None,
+        mounts: false,
+        outlives_stub: false,
+        inheritance: nagaya_server::inherit::Inheritance::of_this_process(0),
+    };
+    let mapping = nagaya_server::maps::Mapping {
+        id: 1,
+        start: 1 << 40,
+        end: 1 << 41,
+        permissions: "rwxp".into(),
+        offset: 0,
+        part: "heap".into(),
+        resident: 4096,
+        file: String::new(),
+    };
+    let differences = vec!["user".into()];
+    let two = [request(Request::Status), framed(&Request::Signal(15, Some(3)))].concat();
+    numbered([
+        request(Request::Start(Box::new(start))),
+        two,
+        request(Request::Maps),
+        reply(Reply::Started { id: 1, pid: 7, in_group: true, present: 2 }),
+        reply(Reply::Apart { differences, is_known: false }),
+        reply(Reply::Refused("no".into(), 126)),
+        reply(Reply::Maps(vec![mapping])),
+    ])
+}
+
+/// A space of four segments.
+fn layout() -> SpaceLayout {
+    SpaceLayout::new(2 << 40, 64 << 20, 4).expect("a small space")
+}
+
+pub const SMAPS: Target = Target {
+    name: "smaps",
+    reads: "/proc/PID/smaps of tasks, with bounds that tasks can write",
+    run: smaps,
+    seeds: smaps_seeds,
+};
+
+fn smaps(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let layout = layout();
+    let mut place = |id: u32| {
+        let segment = layout.segment(id % 4).expect("one of four");
+        match input.byte() {
+            255 => input.number(8),
+            pages => segment.start() + u64::from(pages) * 4096,
+        }
+    };
+    let bounds: Vec<Bounds> = (0..2)
+        .map(|id| Bounds { id, heap: place(id), mmap: place(id), mmap_end: place(id) })
+        .collect();
+    nagaya_server::fuzz::mappings(input.rest(), &layout, &bounds);
+}
+
+fn smaps_seeds() -> Seeds {
+    let layout = layout();
+    let first = layout.segment(0).expect("the first");
+    let line = |start: u64, end: u64, rest: &str| format!("{start:x}-{end:x} {rest}\nRss: 8 kB\n");
+    let head = line(first.start(), first.start() + (1 << 20), "rw-p 00000000 00:00 0 ");
+    let image = first.start() + (2 << 20);
+    let image = line(image, image + 8192, "r-xp 00001000 fd:01 1027   /usr/lib/libc.so.6");
+    let second = layout.segment(1).expect("the second").start() + EXPORT_SIZE;
+    let second = line(second, second + 4096, "---p 00000000 00:00 0 ");
+    let text = [head, image, second].concat();
+    let bounds = |pages: [u8; 6]| Output::default().raw(&pages).raw(text.as_bytes()).0;
+    numbered([bounds([20, 30, 40, 20, 30, 40]), bounds([100, 200, 250, 0, 0, 0])])
+}
+
+pub const PROC: Target = Target {
+    name: "proc",
+    reads: "files of /proc: maps, stat, status, syscall, boot_id; sizes of arguments",
+    run: |bytes| {
+        let text = &*text(bytes);
+        for mapping in text.lines().filter_map(Mapping::parse) {
+            assert_eq!(mapping.permissions().len(), 4);
+        }
+        let stat = Stat::of(bytes);
+        for number in [0, 2, 3, 4, 14, 22, 52, usize::MAX] {
+            let _ = stat.field::<u64>(number);
+        }
+        let status = Status::of(bytes);
+        for (name, _) in status.fields() {
+            assert!(status.field(name).is_some());
+        }
+        proc::host::parse(text);
+        cluster::fuzz::thread(text);
+        let _ = pvas::parse_size(text);
+    },
+    seeds: || {
+        let texts = [
+            "7f00a000-7f00c000 rw-s 00002000 fd:01 1027       /memfd:a b (deleted)\n\
+             ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0  [vsyscall]\n",
+            "1234 (a ) b) S 1 1234 1234 0 -1 4194304 100 0 0 0 1 2 0 0 20 0 1 0 4711 1000 10\n",
+            "Name:\tbash\nPPid:\t1\nSigBlk:\t0000000000010000\nvoluntary_ctxt_switches:\t3\n",
+            "202 0x7f01 0x0 0x1 0x0 0x0 0x0 0x2 0x3\n",
+            "c7b4b2a4-0f6e-4f5c-8a7e-0a1b2c3d4e5f\n",
+            "32G",
+        ];
+        numbered(texts.map(|text| text.as_bytes().to_vec()))
+    },
+};
+
+pub const OFI: Target = Target {
+    name: "ofi",
+    reads: "libfabric addresses, and envelopes and requests to send in a ring",
+    run: ofi,
+    seeds: ofi_seeds,
+};
+
+fn ofi(bytes: &[u8]) {
+    if let Some(envelope) = bytes.first_chunk::<ENVELOPE_BYTES>()
+        && let Some(envelope) = Envelope::parse(envelope)
+    {
+        assert_eq!(Envelope::parse(&envelope.bytes()), Some(envelope));
+        if let Some(rts) = bytes[ENVELOPE_BYTES..].first_chunk::<RTS_BYTES>() {
+            assert_eq!(Rts::parse(rts).bytes(), *rts);
+        }
+    }
+    if let Some(address) = bytes.first_chunk::<{ nagaya_fi::fuzz::ADDRESS_BYTES }>() {
+        nagaya_fi::fuzz::address(address);
+    }
+    nagaya_fi::fuzz::text(&text(bytes));
+}
+
+fn ofi_seeds() -> Seeds {
+    use nagaya_fi::protocol::wire::Kind;
+    let envelope = Envelope { is_rts: true, ..Envelope::of(Kind::Tagged, 7, Some(9)) };
+    let rts = Rts { at: 1 << 40, address: 1 << 41, length: 1 << 20, generation: 3, slot: 1 };
+    let sent = [&envelope.bytes()[..], &rts.bytes()].concat();
+    let words = [u64::from_le_bytes(*b"nagaya\0\x01"), 0xabc, 9 << 32 | 7, 0x1000, 3, 0];
+    let named = [&b"nagaya\0\x02"[..], b"localhost:9228", &[0; 26]].concat();
+    let texts = ["fi_nagaya://0000000000000abc/7.9/1000/70003", "fi_ns://a:9228", "fi_ns://"];
+    let texts = texts.map(|text| text.as_bytes().to_vec());
+    numbered([sent, words.map(u64::to_le_bytes).concat(), named].into_iter().chain(texts))
+}
