@@ -54,7 +54,7 @@ impl Job {
     }
 
     /// Waits for its end. Returns false if it failed, or panics if it did so without a word.
-    fn is_right(self, what: &str) -> bool {
+    fn ends_right(self, what: &str) -> bool {
         let output = self.running.wait();
         let mut lines: Vec<&str> = output.stdout.lines().collect();
         lines.sort_unstable();
@@ -119,12 +119,12 @@ fn round(random: &mut Rng, kind: Kind, beside: Option<Kind>) {
         }
     }
     println!("{what}");
-    let is_right = job.is_right(&what);
+    let is_right = job.ends_right(&what);
     println!("ended after {:.1} s", begin.elapsed().as_secs_f64());
     // Nothing is lost by a stop.
     assert!(is_right || signal == Signal::KILL, "{what}");
     if let Some(other) = other {
-        let is_right = other.is_right(&what);
+        let is_right = other.ends_right(&what);
         let may_fail = victim.is_some_and(|it| it.is_server || it.is_beside);
         assert!(is_right || may_fail && signal == Signal::KILL, "{what}: the other one failed");
     }

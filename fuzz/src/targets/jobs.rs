@@ -145,6 +145,7 @@ fn control_seeds() -> Seeds {
         arguments: vec![b"true".to_vec()],
         place: span::place::Policy::Spread,
         memory: Some(1 << 30),
+        fixed_addresses: false,
         report: None,
     };
     let order = talk::Order {

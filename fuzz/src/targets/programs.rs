@@ -66,7 +66,8 @@ fn elf(bytes: &[u8]) {
     match Program::open_fixed(&path, arguments) {
         Ok(program) => {
             check(&program.executable.headers, u64::MAX);
-            if let Err(line) = span::fuzz::load(&program) {
+            let seed = bytes.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+            if let Err(line) = span::fuzz::load(&program, seed) {
                 is_one_line(&line.replace('\n', " "));
             }
         }

@@ -120,7 +120,13 @@ fn smaps(bytes: &[u8]) {
         }
     };
     let bounds: Vec<Bounds> = (0..2)
-        .map(|id| Bounds { id, heap: place(id), mmap: place(id), mmap_end: place(id) })
+        .map(|id| Bounds {
+            id,
+            heap: place(id),
+            mmap: place(id),
+            mmap_end: place(id),
+            own: place(id),
+        })
         .collect();
     nagaya_server::fuzz::mappings(input.rest(), &layout, &bounds);
 }
@@ -135,8 +141,8 @@ fn smaps_seeds() -> Seeds {
     let second = layout.segment(1).expect("the second").start() + EXPORT_SIZE;
     let second = line(second, second + 4096, "---p 00000000 00:00 0 ");
     let text = [head, image, second].concat();
-    let bounds = |pages: [u8; 6]| Output::default().raw(&pages).raw(text.as_bytes()).0;
-    numbered([bounds([20, 30, 40, 20, 30, 40]), bounds([100, 200, 250, 0, 0, 0])])
+    let bounds = |pages: [u8; 8]| Output::default().raw(&pages).raw(text.as_bytes()).0;
+    numbered([bounds([20, 30, 40, 10, 20, 30, 40, 10]), bounds([100, 200, 250, 50, 0, 0, 0, 0])])
 }
 
 pub const PROC: Target = Target {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use coherence::message::Page;
+use nagaya_layout::Seed;
 use nagaya_loader::Program;
 
 use crate::context::Context;
@@ -97,11 +98,13 @@ impl TextCache {
     }
 }
 
-/// Lays out a program as the origin does. Returns the bytes that were written, or the error.
-pub fn load(program: &Program) -> Result<u64, String> {
+/// Lays out a program as the origin does, at random places by `seed`. Returns the bytes that were
+/// written, or the error.
+pub fn load(program: &Program, seed: u64) -> Result<u64, String> {
     let mut written = 0;
-    let start = image::start(program);
-    let image = image::load(program, &[], start, 8 << 20, |at, bytes| {
+    let seed = Seed { image: seed, heap: !seed, mmap: seed.rotate_left(16), stack: seed };
+    let start = image::start(program, seed);
+    let image = image::load(program, &[], seed, 8 << 20, |at, bytes| {
         assert!(at >= start && at.checked_add(bytes.len() as u64).is_some(), "{at:#x}");
         written += bytes.len() as u64;
         Ok(())
