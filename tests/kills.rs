@@ -1,7 +1,7 @@
-//! Jobs of all kinds of which a process is killed, or stopped for a while, at a random instant, from
-//! the first on. The job ends within a limit, by itself; what it prints is right or its status says
-//! that something failed; the others go on; and no process, socket or file is left. (`dsm_chaos` has
-//! the jobs that share memory by libjia.)
+//! Jobs of all kinds of which a process is killed, or stopped for a while, at a random instant,
+//! from the first on. The job ends within a limit, by itself; its output is right or its status
+//! says that something failed; the others go on; and no process, socket or file is left.
+//! (`dsm_chaos` has the jobs that share memory by libjia.)
 //!
 //! `NAGAYA_CHAOS_ROUNDS=n` does n rounds of each kind, `SEED=n` makes the same choices again.
 

@@ -133,8 +133,8 @@ impl Fabric {
         Dropped { unauthenticated, ..self.dropped }
     }
 
-    /// Returns how often a sleep ended by its time limit although there was work: the descriptor did
-    /// not report it. A number above 0 is a defect.
+    /// Returns how often a sleep ended by its time limit although there was work: the descriptor
+    /// did not report it. A number above 0 is a defect.
     pub fn late_wakes(&self) -> u64 {
         self.late_wakes
     }

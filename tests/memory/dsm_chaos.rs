@@ -25,8 +25,8 @@ const INSTANT_MAX_MS: usize = 1500;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Launcher {
     NagayaRun,
-    /// Its mpirun sometimes ends by SIGPIPE, without a word, if a process is killed while they start
-    /// (4.0.2). So processes are killed once all have begun.
+    /// Its mpirun sometimes ends by SIGPIPE, without a word, if a process is killed while they
+    /// start (4.0.2). So processes are killed once all have begun.
     Mpich,
     /// Its mpirun sometimes waits for ever at its end if a process is killed while it connects to
     /// it: the lock of that connection is never released (4.1.4 with PMIx 4.2.2, in

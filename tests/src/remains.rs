@@ -7,8 +7,9 @@ use crate::{TIME_LIMIT, WorkDir, is_alive, wait_until};
 /// The variable by which processes that a job leaves behind are known.
 pub const MARK: &str = "NAGAYA_TESTS_MARK";
 
-/// Finds the processes of one job, by its own mark in their environment. The mark is a directory: if
-/// it is the job's runtime directory, node servers and their tasks have it in their command line.
+/// Finds the processes of one job, by its own mark in their environment. The mark is a directory:
+/// if it is the job's runtime directory, node servers and their tasks have it in their command
+/// line.
 pub struct Remains(WorkDir);
 
 impl Default for Remains {

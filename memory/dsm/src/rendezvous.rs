@@ -51,7 +51,8 @@ enum Says {
     Who,
     /// The task has left.
     Bye,
-    /// These tasks have ended, says the `nagaya run` that started them. Some may not have connected.
+    /// These tasks have ended, says the `nagaya run` that started them. Some may not have
+    /// connected.
     Ended(Range<u32>),
 }
 
@@ -247,8 +248,8 @@ impl Host {
             rustix::net::connect(&socket, &at)?;
             send(&mut socket.into(), &Says::Ended(tasks))
         };
-        // If the host has ended, so has the job. If it has no place for a caller, the tasks wait for
-        // their limit.
+        // If the host has ended, so has the job. If it has no place for a caller, the tasks wait
+        // for their limit.
         let _ = tell();
     }
 }

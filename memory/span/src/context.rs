@@ -115,8 +115,7 @@ impl Context {
             );
             let to = (&raw mut (*this).vectors).cast::<u8>();
             ptr::copy_nonoverlapping(vectors.as_ptr(), to, vectors.len());
-            (*this).vectors_bytes = vectors.len() as u64;
-            vectors_bytes(to) == vectors.len()
+            (*this).vectors_bytes == vectors.len() as u64 && vectors_bytes(to) == vectors.len()
         }
     }
 }
