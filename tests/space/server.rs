@@ -215,6 +215,36 @@ fn a_task_that_another_process_stops_and_continues_runs_on_with_its_stub() {
     stops_and_continues(|_, task, signal| kill(task, signal));
 }
 
+/// The stub stayed stopped, if it stopped after the SIGCONT for it (found by `kills`).
+#[test]
+fn a_stub_that_has_stopped_for_its_task_reports_the_end() {
+    let delays_us = [0, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 100_000];
+    for delay in delays_us.into_iter().cycle().take(40).map(Duration::from_micros) {
+        let job = job();
+        let running = sleeper(&job);
+        let task = tasks_of(&job)[0].pid;
+        kill(task, Signal::STOP);
+        std::thread::sleep(delay);
+        kill(task, Signal::CONT);
+        kill(task, Signal::KILL);
+        assert_eq!(running.wait().code(), 128 + 9, "after {delay:?}");
+    }
+}
+
+#[test]
+fn a_stub_whose_stopped_task_is_killed_reports_the_end() {
+    let job = job();
+    let running = sleeper(&job);
+    let task = tasks_of(&job)[0].pid;
+    kill(task, Signal::STOP);
+    let stub = running.pid();
+    wait_until("the stub is stopped", SOON, || {
+        proc_status(stub, "State").is_some_and(|state| state.starts_with('T'))
+    });
+    kill(task, Signal::KILL);
+    assert_eq!(running.wait().code(), 128 + 9);
+}
+
 #[test]
 fn a_task_ends_when_its_stub_is_killed() {
     let job = job();

@@ -350,7 +350,7 @@ impl Server {
             }
             turn.ended.push(Ended { id: task.id, pid, status });
             if let Some(stub) = task.stub {
-                self.stops.remove(stub);
+                self.stops.task_ended(stub);
                 if let Some(peer) = self.peers.get_mut(stub) {
                     peer.task = None;
                 }

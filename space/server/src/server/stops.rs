@@ -13,6 +13,8 @@ use proc::process::Stat;
 
 /// Interval of the checks. One takes some microseconds for each stub.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// The same while a stub is to continue.
+const INTERVAL_OF_RESUMING: Duration = Duration::from_millis(20);
 
 /// The state of a stub, as far as the server knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +22,8 @@ enum State {
     Running,
     /// It has a message to stop itself, since its task has stopped.
     Told,
-    /// Its task has continued, and it has been sent SIGCONT. It may stop itself after that.
+    /// Its task has continued or ended, and it has been sent SIGCONT. It may stop itself after
+    /// that: the message about the stop was on its way, and SIGSTOP discards a SIGCONT that waits.
     Resuming,
     /// It was stopped, and its task was stopped for it.
     Stopped,
@@ -51,9 +54,18 @@ impl Stops {
         self.pairs.insert(key, Pair { stub, task, state: State::Running });
     }
 
-    /// Removes a stub that has disconnected, or whose task has ended.
+    /// Removes a stub that has disconnected.
     pub(super) fn remove(&mut self, key: u64) {
         self.pairs.remove(&key);
+    }
+
+    /// Records that the task of this stub has ended. If the stub has stopped for its task, it
+    /// continues, to report the end.
+    pub(super) fn task_ended(&mut self, key: u64) {
+        match self.pairs.get(&key).map(|pair| pair.state) {
+            Some(State::Told | State::Resuming) => self.resume(key),
+            _ => self.remove(key),
+        }
     }
 
     /// Returns the time until the next check, if there are stubs.
@@ -70,8 +82,12 @@ impl Stops {
             return Vec::new();
         }
         self.next_check = now + INTERVAL;
-        let resuming = self.pairs.values().filter(|pair| pair.state == State::Resuming);
-        resuming.filter(|pair| is_stopped(pair.stub)).for_each(|pair| resume(pair.stub));
+        for pair in self.pairs.values().filter(|pair| pair.state == State::Resuming) {
+            self.next_check = now + INTERVAL_OF_RESUMING;
+            if is_stopped(pair.stub) {
+                send_continue(pair.stub);
+            }
+        }
         let running = self.pairs.values_mut().filter(|pair| pair.state == State::Running);
         let stopped = running.filter(|pair| is_stopped(pair.stub)).map(|pair| {
             pair.state = State::Stopped;
@@ -88,18 +104,25 @@ impl Stops {
             return false; // it has continued since
         }
         let is_stopped = pair.state == State::Stopped || is_stopped(pair.stub);
-        pair.state = if is_stopped { State::Stopped } else { State::Told };
+        pair.state = match pair.state {
+            State::Stopped | State::Running if is_stopped => State::Stopped,
+            _ => State::Told,
+        };
         !is_stopped
     }
 
     /// Records that the task of this stub has continued.
     pub(super) fn task_continued(&mut self, key: u64) {
-        if let Some(pair) = self.pairs.get_mut(&key)
-            && pair.state == State::Told
-        {
-            pair.state = State::Resuming;
-            resume(pair.stub);
+        if self.pairs.get(&key).is_some_and(|pair| pair.state == State::Told) {
+            self.resume(key);
         }
+    }
+
+    fn resume(&mut self, key: u64) {
+        let Some(pair) = self.pairs.get_mut(&key) else { return };
+        pair.state = State::Resuming;
+        send_continue(pair.stub);
+        self.next_check = self.next_check.min(Instant::now() + INTERVAL_OF_RESUMING);
     }
 
     /// Records that the stub has sent SIGCONT, as it does when it continues.
@@ -110,7 +133,7 @@ impl Stops {
     }
 }
 
-fn resume(stub: i32) {
+fn send_continue(stub: i32) {
     // SAFETY: kill touches no memory. The stub is connected, so the PID is its own.
     unsafe { libc::kill(stub, libc::SIGCONT) };
 }
