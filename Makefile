@@ -83,11 +83,13 @@ reproduce: deps
 house:
 	$(CARGO) run --quiet --bin house -- . "The house" docs/house.svg
 
-# Runs too long for `check`: SOAK_MINUTES of chaos and churn, larger models of the
-# consistency protocol, SOAK_PROGRAMS random programs, millions of litmus tests.
+# Runs too long for `check`: SOAK_MINUTES of chaos and churn, CHAOS_ROUNDS jobs of each kind with a
+# process that is killed or stopped, larger models of the consistency protocol, SOAK_PROGRAMS random
+# programs, millions of litmus tests.
 soak: deps
 	$(BUILD_DEV)
 	NAGAYA_SOAK_MINUTES=$(or $(SOAK_MINUTES),30) $(CARGO) test -p nagaya-tests --test soak -- --ignored --nocapture
+	NAGAYA_CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),1000) $(CARGO) test -p nagaya-tests --test kills --test dsm_chaos -- --nocapture
 	$(CARGO) test -p nagaya-tests --test span_programs -- --ignored --nocapture
 	$(CARGO) test --release -p nagaya-coherence --test scope_model --test sequential_model -- --ignored --nocapture
 	$(CARGO) run --release -p nagaya -- sim --soak $(or $(SOAK_PROGRAMS),1000000)

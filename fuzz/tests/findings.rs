@@ -47,6 +47,9 @@ findings! {
         heap_in_the_export_area,
         /// No kernel writes that, but the parts of a mapping overflowed.
         mapping_that_ends_before_it_starts;
+    span:
+        /// The field for the bytes of vector registers was not compared with these.
+        length_of_registers;
     span_text:
         /// The offset of a page overflowed.
         offset_near_the_largest_number,

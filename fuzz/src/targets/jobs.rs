@@ -95,7 +95,10 @@ fn span_seeds() -> Seeds {
     let ranges = postcard::to_allocvec(&vec![1..5u64, 9..12, 12..13]).expect("numbers");
     let mut signal = vec![0; 160];
     signal[32] = 11;
-    let bodies = [ranges, signal, vec![0; 280 + 512], vec![0; 2000]];
+    // A thread's registers: 968 bytes of general ones, then the number of vector bytes.
+    let mut registers = vec![0; 1024 + 512];
+    registers[968..970].copy_from_slice(&512u16.to_le_bytes());
+    let bodies = [ranges, signal, registers, vec![0; 2000]];
     let bodies = bodies.map(|body| word(&[2, 33]).raw(&body).0);
     numbered(each.chain(bodies))
 }
