@@ -296,17 +296,26 @@ impl Fabric {
             if now >= end {
                 return Ok(None);
             }
-            if self.wait_policy.spins(now - begin) || !self.arm()? {
-                continue;
-            }
-            let until = self.deadline().map_or(end, |deadline| deadline.min(end));
-            let left = Timespec::try_from(until.saturating_duration_since(now)).ok();
-            let mut fds = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
-            // The loop polls again, also after an interrupt.
-            if poll(&mut fds, left.as_ref()) == Ok(0) {
-                self.slept_out();
+            if !self.wait_policy.spins(now - begin) {
+                self.sleep(end)?;
             }
         }
+    }
+
+    /// Sleeps until there may be something to [`poll`](Self::poll), at most until `end`. It may
+    /// return earlier.
+    pub fn sleep(&mut self, end: Instant) -> Result<(), FabricError> {
+        if !self.arm()? {
+            return Ok(());
+        }
+        let until = self.deadline().map_or(end, |deadline| deadline.min(end));
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).ok();
+        let mut fds = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
+        if poll(&mut fds, left.as_ref()) == Ok(0) {
+            self.slept_out();
+        }
+        Ok(())
     }
 
     /// Becomes readable when there may be something to [`poll`](Self::poll), once

@@ -18,6 +18,8 @@ pub type NodeId = u32;
 const BEATS: u32 = 4;
 /// Time limit for connecting all nodes.
 const MEET_MAX: Duration = Duration::from_secs(30);
+/// Interval of the checks whether connecting is still wanted.
+const MEET_CHECK: Duration = Duration::from_millis(20);
 
 /// A node among others.
 pub struct Mesh {
@@ -138,7 +140,10 @@ impl Mesh {
                 _ if Instant::now() > until => {
                     return Err(format!("{me} does not find the others"));
                 }
-                _ => std::thread::yield_now(),
+                _ => {
+                    let slept = self.fabric.sleep(Instant::now() + MEET_CHECK);
+                    slept.map_err(|why| format!("{me} cannot wait for the others: {why}"))?;
+                }
             }
         }
         Ok(early)

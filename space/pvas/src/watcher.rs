@@ -308,8 +308,12 @@ impl Loop {
         let key = self.next;
         self.next += 1;
         let target = Pid::from_raw(task.pid as i32).ok_or(Errno::SRCH)?;
-        let pidfd = match pidfd_open(target, PidfdFlags::empty()) {
-            Ok(fd) => fd,
+        let watched = pidfd_open(target, PidfdFlags::empty()).and_then(|pidfd| {
+            let data = epoll::EventData::new_u64(key);
+            epoll::add(&self.epoll, &pidfd, data, epoll::EventFlags::IN).map(|()| pidfd)
+        });
+        let pidfd = match watched {
+            Ok(pidfd) => pidfd,
             // The task has already ended and been reaped, as happens if SIGCHLD is ignored.
             Err(Errno::SRCH) => {
                 self.end(task);
@@ -326,7 +330,6 @@ impl Loop {
                 return Err(errno);
             }
         };
-        epoll::add(&self.epoll, &pidfd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)?;
         self.tasks.insert(key, Watched { task, pidfd });
         Ok(())
     }
