@@ -3,7 +3,7 @@
 //! says that something failed; the others go on; and no process, socket or file is left.
 //! (`dsm_chaos` has the jobs that share memory by libjia.)
 //!
-//! `NAGAYA_CHAOS_ROUNDS=n` does n rounds of each kind, `SEED=n` makes the same choices again.
+//! `NAGAYA_CHAOS_ROUNDS=n` does n rounds of each kind, `NAGAYA_SEED=n` the same choices.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 //! Fabrics in real processes: many at once, killed at random instants, stopped, started anew.
-//! `SEED=n` repeats a run's choices.
+//! `NAGAYA_SEED=n` repeats a run's choices.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;

@@ -133,7 +133,7 @@ fn truncated_and_mangled_programs_are_refused() {
             .time_limit(std::time::Duration::from_secs(30))
             .run();
         let sound = output.signal().is_none() && !output.stderr.contains("panicked");
-        assert!(sound, "SEED={seed}, file {i}: {output}");
+        assert!(sound, "NAGAYA_SEED={seed}, file {i}: {output}");
     }
 }
 

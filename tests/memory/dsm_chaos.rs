@@ -1,6 +1,6 @@
 //! Jobs that share memory, of which a process is killed or stopped at a random instant: it is
 //! named, all end within the bound, and nothing is left.
-//! `NAGAYA_CHAOS_ROUNDS=n` does n rounds, `SEED=n` the same again.
+//! `NAGAYA_CHAOS_ROUNDS=n` does n rounds, `NAGAYA_SEED=n` the same again.
 
 use std::time::{Duration, Instant};
 

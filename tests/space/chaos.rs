@@ -1,20 +1,9 @@
 //! Chaos: processes are killed, stopped and continued at random instants. `NAGAYA_SEED`
 //! repeats a run's random choices (not the scheduler's).
 
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
-use nagaya_tests::{Cmd, program};
-
-/// A random seed, printed; `NAGAYA_SEED` sets it.
-fn seed() -> u64 {
-    let seed = match std::env::var("NAGAYA_SEED") {
-        Ok(text) => text.parse().expect("NAGAYA_SEED is a number"),
-        Err(_) => std::hash::RandomState::new().build_hasher().finish() >> 32,
-    };
-    println!("NAGAYA_SEED={seed}");
-    seed
-}
+use nagaya_tests::{Cmd, program, seed};
 
 /// Children of an owner are killed and stopped while its threads start them.
 fn owner_survives(seed: u64, seconds: u64) {

@@ -1,5 +1,5 @@
 //! Chaos for as long as `NAGAYA_SOAK_MINUTES` says (`make soak`): tasks of all kinds come, work,
-//! fork, exec and are killed, stubs and node servers too, in an order that `SEED` repeats.
+//! fork, exec and are killed, stubs and node servers too, in an order that `NAGAYA_SEED` repeats.
 //! Whoever was left alone must have worked rightly, and in the end nothing may be left.
 
 use std::path::PathBuf;

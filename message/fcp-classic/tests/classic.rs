@@ -1,5 +1,5 @@
 //! FCP and FCP plus send messages by ID and group, of any length, in order, with full buffers and
-//! with members killed at any instant. `SEED=n` repeats a run's choices.
+//! with members killed at any instant. `NAGAYA_SEED=n` repeats a run's choices.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

@@ -1,5 +1,5 @@
 //! Loans in advance: a borrower reads behind its lender, or out of its memory, and has what was
-//! sent or an error, whatever the lender does afterwards, and whenever it dies. `SEED=n`
+//! sent or an error, whatever the lender does afterwards, and whenever it dies. `NAGAYA_SEED=n`
 //! repeats a run's choices.
 
 use std::sync::Arc;

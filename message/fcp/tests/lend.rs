@@ -1,5 +1,5 @@
 //! Memory that is lent with messages: it comes back, it outlives its lender, and nobody's
-//! death tears it. `SEED=n` repeats a run's choices.
+//! death tears it. `NAGAYA_SEED=n` repeats a run's choices.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Messages of any length: by the ring, straight out of the sender's memory, and in parts
-//! where that is not allowed. Nobody's death tears one. `SEED=n` repeats a run's choices.
+//! where that is not allowed. Nobody's death tears one. `NAGAYA_SEED=n` repeats a run's choices.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -193,7 +193,7 @@ fn forged_offers_and_parts_give_no_message() {
             words[3] %= 4;
             let bytes = words.map(u64::to_le_bytes);
             let length = if kind == Kind::Part { n % 32 } else { 32 };
-            // A part that is all of its message is one (SEED=20904411136).
+            // A part that is all of its message is one (NAGAYA_SEED=20904411136).
             if kind == Kind::Part && words[2] == 0 && length as u64 == words[1].saturating_add(24) {
                 continue;
             }

@@ -1,5 +1,5 @@
 //! Members that join, are killed at random instants and replaced, and locks whose holders
-//! are. `SEED=n` repeats a run's choices.
+//! are. `NAGAYA_SEED=n` repeats a run's choices.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

@@ -1,5 +1,5 @@
 //! Real processes on one ring: senders are killed at random instants, and nobody else
-//! loses anything. `SEED=n` repeats a run's choices.
+//! loses anything. `NAGAYA_SEED=n` repeats a run's choices.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -39,11 +39,11 @@ pub fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(20))
 }
 
-/// What `SEED` says, or something new; printed.
+/// What `NAGAYA_SEED` says, or something new; printed.
 pub fn seed() -> u64 {
-    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
+    let seed = std::env::var("NAGAYA_SEED").ok().and_then(|s| s.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
-    println!("SEED={seed}");
+    println!("NAGAYA_SEED={seed}");
     seed
 }
 

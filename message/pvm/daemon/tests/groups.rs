@@ -1,6 +1,6 @@
 //! Compares groups with a simple model of stock PVM's group server. Tasks on two hosts make random
 //! calls. Results and waiting tasks must be the same, both if members count in a slot and if the
-//! daemons count. `SEED=n` repeats a run.
+//! daemons count. `NAGAYA_SEED=n` repeats a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
@@ -353,8 +353,8 @@ fn calls() -> impl Strategy<Value = Vec<(u32, usize, Call)>> {
 }
 
 fn seed() -> u64 {
-    match std::env::var("SEED") {
-        Ok(seed) => seed.parse().expect("SEED is a number"),
+    match std::env::var("NAGAYA_SEED") {
+        Ok(seed) => seed.parse().expect("NAGAYA_SEED is a number"),
         Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).expect("now").as_nanos() as u64,
     }
 }
@@ -362,7 +362,7 @@ fn seed() -> u64 {
 #[test]
 fn random_calls_have_stock_pvms_results() {
     let seed = seed();
-    eprintln!("SEED={seed}");
+    eprintln!("NAGAYA_SEED={seed}");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
@@ -373,7 +373,7 @@ fn random_calls_have_stock_pvms_results() {
             None => Ok(()),
             Some(difference) => Err(TestCaseError::fail(difference)),
         })
-        .unwrap_or_else(|error| panic!("SEED={seed}: {error}"));
+        .unwrap_or_else(|error| panic!("NAGAYA_SEED={seed}: {error}"));
 }
 
 /// Members 0, 2 and 4 on one host; 1 on another.

@@ -136,9 +136,9 @@ fn mailboxes_are_those_of_stock_pvm() {
     if !Path::new("/usr/bin/pvmd").exists() {
         return skip::machine_lacks("stock PVM's daemon (package pvm)");
     }
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = std::env::var("NAGAYA_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
-    println!("SEED={seed}");
+    println!("NAGAYA_SEED={seed}");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config::default();
@@ -176,7 +176,7 @@ fn mailboxes_are_those_of_stock_pvm() {
     let ours = ours(&calls);
     for (number, ((ours, theirs), call)) in ours.lines().zip(theirs.lines()).zip(&calls).enumerate()
     {
-        assert_eq!(ours, theirs, "call {number}, {call:?}, SEED={seed}");
+        assert_eq!(ours, theirs, "call {number}, {call:?}, NAGAYA_SEED={seed}");
     }
     assert_eq!(ours.lines().count(), theirs.lines().count());
 }

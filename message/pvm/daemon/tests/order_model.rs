@@ -296,14 +296,14 @@ fn a_host_joins_during_a_cut() {
     check(Cluster { join: Some(1), ..cluster(2, &[2], 0, 1) });
 }
 
-/// Explores larger machines, which have too many states, by random walks. `SEED=` replays one,
-/// `STATES=` explores more states.
+/// Explores larger machines, which have too many states, by random walks. `NAGAYA_SEED` replays
+/// one, `STATES=` explores more states.
 #[test]
 fn five_hosts_at_random() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seed = number("SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    let seed = number("NAGAYA_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let states = number("STATES").unwrap_or(20_000) as usize;
-    eprintln!("SEED={seed}");
+    eprintln!("NAGAYA_SEED={seed}");
     for (crashes, cuts) in [(3, 0), (1, 2)] {
         let cluster = Cluster { join: Some(2), ..cluster(4, &[1, 3, 4, 2, 3], crashes, cuts) };
         let checker = cluster.checker().target_state_count(states);
@@ -311,7 +311,10 @@ fn five_hosts_at_random() {
         eprintln!("{} states", checker.state_count());
         for (name, path) in checker.discoveries() {
             let running: Vec<_> = path.last_state().running().collect();
-            assert_eq!(name, "a sequencer follows another", "SEED={seed}: {path}{running:#?}");
+            assert_eq!(
+                name, "a sequencer follows another",
+                "NAGAYA_SEED={seed}: {path}{running:#?}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Our buffers beside those of stock PVM 3.4.6: scripts of calls, fixed and random, must have
-//! the same results, byte for byte. `SEED=n` repeats a random run.
+//! the same results, byte for byte. `NAGAYA_SEED=n` repeats a random run.
 
 mod ours;
 mod stock;
@@ -101,7 +101,7 @@ fn data_sent_in_place_is_read_at_the_send() {
     );
 }
 
-/// Found by `random_scripts`: SEED=461334632.
+/// Found by `random_scripts`: NAGAYA_SEED=461334632.
 #[test]
 fn a_long_that_loses_bits_overflows_only_a_full_fragment() {
     agree(
@@ -112,7 +112,7 @@ fn a_long_that_loses_bits_overflows_only_a_full_fragment() {
     );
 }
 
-/// Found by `random_scripts`: SEED=31676.
+/// Found by `random_scripts`: NAGAYA_SEED=31676.
 #[test]
 fn a_message_that_is_packed_anew_keeps_its_memory() {
     agree(
@@ -158,14 +158,14 @@ fn random_scripts() {
     let Some(stock) = Stock::start("random") else {
         return;
     };
-    let seed = std::env::var("SEED").map_or_else(
+    let seed = std::env::var("NAGAYA_SEED").map_or_else(
         |_| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             u64::from(now.expect("after 1970").subsec_nanos())
         },
-        |seed| seed.parse().expect("SEED is a number"),
+        |seed| seed.parse().expect("NAGAYA_SEED is a number"),
     );
-    eprintln!("SEED={seed}");
+    eprintln!("NAGAYA_SEED={seed}");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
@@ -184,5 +184,5 @@ fn random_scripts() {
                 Some(difference) => Err(TestCaseError::fail(difference)),
             }
         })
-        .unwrap_or_else(|failure| panic!("SEED={seed}: {failure}"));
+        .unwrap_or_else(|failure| panic!("NAGAYA_SEED={seed}: {failure}"));
 }
