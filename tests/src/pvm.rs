@@ -122,6 +122,11 @@ impl Machine {
         }
     }
 
+    /// Returns the PID of the first host's daemon.
+    pub fn daemon(&self) -> i32 {
+        self.daemon.pid()
+    }
+
     /// Kills the daemon.
     pub fn kill(&self) {
         self.daemon.signal(Signal::KILL);

@@ -31,18 +31,11 @@ impl Remains {
 
     /// Living processes with the mark: PIDs and command lines.
     pub fn processes(&self) -> Vec<(i32, String)> {
-        let mark = format!("{MARK}={}", self.mark().display());
-        let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        pids.filter_map(|pid| {
-            let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}"));
-            let environment = of("environ").ok()?;
-            let command = String::from_utf8_lossy(&of("cmdline").unwrap_or_default()).into_owned();
-            let ours = environment.split(|&b| b == 0).any(|v| v == mark.as_bytes())
-                || command.contains(&*self.mark().to_string_lossy());
-            (ours && is_alive(pid)).then(|| (pid, command.replace('\0', " ")))
+        let mark = self.mark().display().to_string();
+        let variable = format!("{MARK}={mark}");
+        processes_of(|environment, command| {
+            has_variable(environment, &variable) || command.contains(&mark)
         })
-        .collect()
     }
 
     /// Asserts that none is left, soon.
@@ -59,4 +52,26 @@ impl Remains {
             !self.processes().iter().any(|(_, command)| program(command))
         });
     }
+}
+
+/// Living processes with this variable, `NAME=value`, in their environment: PIDs and command lines.
+pub fn processes_with(variable: &str) -> Vec<(i32, String)> {
+    processes_of(|environment, _| has_variable(environment, variable))
+}
+
+fn has_variable(environment: &[u8], variable: &str) -> bool {
+    environment.split(|&b| b == 0).any(|it| it == variable.as_bytes())
+}
+
+/// Living processes with such an environment and command line.
+fn processes_of(is_one: impl Fn(&[u8], &str) -> bool) -> Vec<(i32, String)> {
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| {
+        let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}"));
+        let environment = of("environ").ok()?;
+        let command = String::from_utf8_lossy(&of("cmdline").unwrap_or_default()).into_owned();
+        (is_one(&environment, &command) && is_alive(pid)).then(|| (pid, command.replace('\0', " ")))
+    })
+    .collect()
 }

@@ -403,8 +403,11 @@ mod tests {
     #[test]
     fn a_wait_that_fails_names_the_missing_peer() {
         let host = Host::new(4, || {}).expect("a socket");
-        let (mut here, _silent) = (connect(&host, 2, 4), connect(&host, 3, 4));
+        let (mut here, mut silent) = (connect(&host, 2, 4), connect(&host, 3, 4));
         let error = here.exchange(&[1], Some(Duration::from_millis(50))).expect_err("others lack");
+        // The host kills the process of a task that disconnects without a word: this one.
+        here.bye();
+        silent.bye();
         assert!(error.to_string().starts_with("tasks 0, 1, 3 have not"), "{error}");
     }
 
@@ -414,12 +417,15 @@ mod tests {
         let host = Host::new(3, || {}).expect("a socket");
         let mut first = connect(&host, 0, 3);
         Host::tell_ended(host.name(), 0..1); // it has connected
-        let wait = std::thread::spawn(move || first.exchange(&[1], Some(LIMIT)));
+        let wait = std::thread::spawn(move || (first.exchange(&[1], Some(LIMIT)), first));
         let mut late = connect(&host, 2, 3);
         Host::tell_ended(host.name(), 1..2);
-        let error = wait.join().expect("no panic").expect_err("a task lacks");
+        let (told, mut first) = wait.join().expect("no panic");
+        let error = told.expect_err("a task lacks");
         assert_eq!(error.to_string(), "task 1 has ended before it called jia_init");
         let error = late.exchange(&[1], Some(LIMIT)).expect_err("a task lacks");
+        first.bye();
+        late.bye();
         assert_eq!(error.to_string(), "task 1 has ended before it called jia_init");
     }
 

@@ -1,5 +1,6 @@
 //! PVM: Nagaya compared with stock PVM 3.4.6, which is the oracle.
 
+mod chaos;
 mod clients;
 mod conformance;
 mod console;
