@@ -13,7 +13,7 @@ use pvm::error::Error;
 use pvm::wire::{FRAME_MAX, Frame, Request, Welcome};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
@@ -124,7 +124,8 @@ impl Daemon {
         let mut length = [0; 4];
         let mut into = [IoSliceMut::new(&mut length)];
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let came = recvmsg(&self.socket, &mut into, &mut ancillary, flags)?.bytes;
+        // With a time limit of the socket, a SIGSTOP interrupts this call, too.
+        let came = retry_on_intr(|| recvmsg(&self.socket, &mut into, &mut ancillary, flags))?.bytes;
         let mut window = None;
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
