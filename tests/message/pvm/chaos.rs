@@ -66,7 +66,7 @@ fn round(random: &mut Rng, program: &Path) {
 fn a_process_killed_or_stopped_at_any_instant_takes_nobody_along() {
     let program = program::c_pvm("pvm/sums.c", &["-O1", "-Wextra", "-Werror"]);
     let mut random = Rng::with_seed(seed());
-    for _ in 0..chaos_rounds(12) {
+    for _ in 0..chaos_rounds(6) {
         round(&mut random, &program);
     }
 }

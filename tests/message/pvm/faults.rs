@@ -142,7 +142,6 @@ fn a_task_whose_daemon_is_killed_is_told_as_by_stock_pvm() {
     same_lines("orphan", &ours, &stock);
 }
 
-/// The library's recvmsg failed by EINTR, and the task ended (found by `chaos`).
 #[test]
 fn a_task_that_is_stopped_while_it_enrolls_goes_on() {
     let program = program::c_pvm("pvm/sums.c", &["-O1", "-Wextra", "-Werror"]);
