@@ -90,6 +90,7 @@ soak: deps
 	$(BUILD_DEV)
 	NAGAYA_SOAK_MINUTES=$(or $(SOAK_MINUTES),30) $(CARGO) test -p nagaya-tests --test soak -- --ignored --nocapture
 	NAGAYA_CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),1000) $(CARGO) test -p nagaya-tests --test kills --test dsm_chaos -- --nocapture
+	NAGAYA_CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),1000) $(CARGO) test -p nagaya-tests --test pvm -- chaos:: --nocapture
 	$(CARGO) test -p nagaya-tests --test span_programs -- --ignored --nocapture
 	$(CARGO) test --release -p nagaya-coherence --test scope_model --test sequential_model -- --ignored --nocapture
 	$(CARGO) run --release -p nagaya -- sim --soak $(or $(SOAK_PROGRAMS),1000000)
