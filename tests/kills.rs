@@ -13,8 +13,8 @@ use nagaya_tests::mpi::{MPICH_4, MPICH_5};
 use nagaya_tests::program::c;
 use nagaya_tests::remains::{MARK, Remains};
 use nagaya_tests::{
-    Cmd, Running, chaos_rounds, exec, is_placeholder, kill, nagaya, ps, seed, span, tool,
-    wait_until,
+    Cmd, Running, chaos_rounds, exec, is_placeholder, nagaya, ps, random_signal, seed, span,
+    strike, tool, wait_until,
 };
 use rustix::process::Signal;
 
@@ -22,9 +22,6 @@ use rustix::process::Signal;
 const END_MAX: Duration = Duration::from_secs(60);
 /// Time until the instant, at most.
 const INSTANT_MAX_US: u64 = 700_000;
-/// Time for which a process is stopped.
-const STOPPED: Duration = Duration::from_millis(200);
-
 /// A shell's work.
 const SLEEPS: &str = "sleep 0.3; echo $((6 * 7)); sleep 0.3";
 /// In the command of the job beside the one whose process is killed.
@@ -56,7 +53,7 @@ impl Job {
         Self { running: command.time_limit(END_MAX).spawn(), prints }
     }
 
-    /// Waits for its end. Returns false if it failed, or panics if it did so without a word.
+    /// Waits for its end. Returns false if it failed, or panics if its status hides that.
     fn ends_right(self, what: &str) -> bool {
         let output = self.running.wait();
         let mut lines: Vec<&str> = output.stdout.lines().collect();
@@ -113,16 +110,12 @@ fn round(random: &mut Rng, kind: Kind, beside: Option<Kind>) {
     }
     std::thread::sleep(Duration::from_micros(random.u64(..INSTANT_MAX_US)));
     let all = victims(&directory, &ours);
-    let signal = if random.u8(..3) == 0 { Signal::STOP } else { Signal::KILL };
+    let signal = random_signal(random);
     let victim = random.choice(&all);
     let what = format!("{name}: {signal:?} to {victim:?} of {}", all.len());
     let begin = Instant::now();
     if let Some(&Victim { pid, .. }) = victim {
-        kill(pid, signal);
-        if signal == Signal::STOP {
-            std::thread::sleep(STOPPED);
-            kill(pid, Signal::CONT);
-        }
+        strike(pid, signal);
     }
     println!("{what}");
     let is_right = job.ends_right(&what);

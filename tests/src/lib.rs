@@ -18,6 +18,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+mod chaos;
 mod command;
 mod directories;
 pub mod messages;
@@ -35,10 +36,11 @@ pub mod user;
 pub mod vm;
 mod work_dir;
 
+pub use chaos::{chaos_rounds, random_signal, strike};
 pub use command::{Cmd, Output, Running, TIME_LIMIT};
 pub use directories::{bin_dir, job, nagaya_path, runtime_dir, scratch_dir};
 pub use processes::{is_alive, is_placeholder, kernel_text, kill, proc_status};
-pub use random::{chaos_rounds, seed};
+pub use random::seed;
 pub use skip::{because as skip, machine_lacks};
 pub use work_dir::{WorkDir, copy_program, write_program};
 

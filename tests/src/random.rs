@@ -1,4 +1,4 @@
-//! Seeds and lengths of random tests.
+//! Seeds of random tests.
 
 /// A random seed, printed so that a failure can be replayed: set `NAGAYA_SEED` to repeat it.
 pub fn seed() -> u64 {
@@ -9,10 +9,4 @@ pub fn seed() -> u64 {
     };
     println!("NAGAYA_SEED={seed}");
     seed
-}
-
-/// Returns the number of rounds of a chaos test: the value of `NAGAYA_CHAOS_ROUNDS`, or `usual`.
-pub fn chaos_rounds(usual: usize) -> usize {
-    let rounds = std::env::var("NAGAYA_CHAOS_ROUNDS");
-    rounds.map_or(usual, |text| text.parse().expect("NAGAYA_CHAOS_ROUNDS is a number"))
 }

@@ -10,7 +10,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use nagaya_tests::pvm::Machine;
 use nagaya_tests::remains::processes_with;
-use nagaya_tests::{chaos_rounds, is_placeholder, kill, program, seed, wait_until};
+use nagaya_tests::{
+    chaos_rounds, is_placeholder, program, random_signal, seed, strike, wait_until,
+};
 use rustix::process::Signal;
 
 /// Time limit for a job, most of which is for a busy machine. Without a kill, it takes half a
@@ -18,9 +20,6 @@ use rustix::process::Signal;
 const END_MAX: Duration = Duration::from_secs(60);
 /// Time until the instant, at most.
 const INSTANT_MAX_US: u64 = 500_000;
-/// Time for which a process is stopped.
-const STOPPED: Duration = Duration::from_millis(200);
-
 const RIGHT: &str = "all sums are right\n";
 
 fn round(random: &mut Rng, program: &Path) {
@@ -32,17 +31,13 @@ fn round(random: &mut Rng, program: &Path) {
     std::thread::sleep(Duration::from_micros(random.u64(..INSTANT_MAX_US)));
     let mut all = processes_with(&variable);
     all.retain(|&(pid, _)| !is_placeholder(pid));
-    let signal = if random.u8(..3) == 0 { Signal::STOP } else { Signal::KILL };
-    let (victim, command) = random.choice(&all).expect("the daemon at least");
-    let is_daemon = *victim == machine.daemon();
+    let signal = random_signal(random);
+    let &(victim, ref command) = random.choice(&all).expect("the daemon at least");
+    let is_daemon = victim == machine.daemon();
     let what = format!("{signal:?} to {command}({victim}), space: {in_space}");
     println!("{what}");
-    kill(*victim, signal);
-    if signal == Signal::STOP {
-        std::thread::sleep(STOPPED);
-        kill(*victim, Signal::CONT);
-    }
-    let is_master = *victim == master.pid();
+    strike(victim, signal);
+    let is_master = victim == master.pid();
     let output = master.wait();
     let is_right = output.stdout == RIGHT && output.code() == 0;
     let has_words = !output.stdout.is_empty() || !output.stderr.is_empty();
@@ -54,12 +49,9 @@ fn round(random: &mut Rng, program: &Path) {
         assert_eq!(next.ok(), RIGHT, "{what}: the next job");
     }
     drop(machine);
-    let mut left = Vec::new();
-    let all_ended = || {
-        left = processes_with(&variable);
-        left.is_empty()
-    };
-    wait_until(&format!("after {what} all processes are gone"), END_MAX, all_ended);
+    wait_until(&format!("after {what} all processes are gone"), END_MAX, || {
+        processes_with(&variable).is_empty()
+    });
 }
 
 #[test]
