@@ -273,7 +273,7 @@ pub fn payload(n: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|i| (i.wrapping_mul(31) ^ (i >> 13) ^ n) as u8).collect()
 }
 
-/// A generator with the seed in `NAGAYA_SEED`, or a new one; the seed is printed.
+/// Returns a generator with the seed in `NAGAYA_SEED`, or with a new one. Prints the seed.
 pub fn random() -> Rng {
     let seed = std::env::var("NAGAYA_SEED").ok().and_then(|s| s.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);

@@ -39,7 +39,7 @@ pub fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(20))
 }
 
-/// What `NAGAYA_SEED` says, or something new; printed.
+/// Returns the seed in `NAGAYA_SEED`, or a new one. Prints it.
 pub fn seed() -> u64 {
     let seed = std::env::var("NAGAYA_SEED").ok().and_then(|s| s.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);

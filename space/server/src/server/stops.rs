@@ -4,7 +4,8 @@
 //!
 //! The kernel reports such a stop to the stub's parent only, which is the launcher. So the server
 //! reads the state of each stub at an interval. A stub that continues sends SIGCONT to its task. If
-//! another process continues the task, the server continues the stub that has stopped for it.
+//! another process continues the task, the server continues the stub that has stopped for it. It
+//! does so, too, if the task ends: the stub reports the end.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use proc::process::Stat;
 /// Interval of the checks. One takes some microseconds for each stub.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The same while a stub is to continue.
-const INTERVAL_OF_RESUMING: Duration = Duration::from_millis(20);
+const RESUME_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The state of a stub, as far as the server knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Stops {
         }
         self.next_check = now + INTERVAL;
         for pair in self.pairs.values().filter(|pair| pair.state == State::Resuming) {
-            self.next_check = now + INTERVAL_OF_RESUMING;
+            self.next_check = now + RESUME_INTERVAL;
             if is_stopped(pair.stub) {
                 send_continue(pair.stub);
             }
@@ -122,7 +123,7 @@ impl Stops {
         let Some(pair) = self.pairs.get_mut(&key) else { return };
         pair.state = State::Resuming;
         send_continue(pair.stub);
-        self.next_check = self.next_check.min(Instant::now() + INTERVAL_OF_RESUMING);
+        self.next_check = self.next_check.min(Instant::now() + RESUME_INTERVAL);
     }
 
     /// Records that the stub has sent SIGCONT, as it does when it continues.
