@@ -141,8 +141,8 @@ fn a_task_whose_daemon_is_killed_is_told_as_by_stock_pvm() {
     same_lines("orphan", &ours, &stock);
 }
 
-/// The library's recvmsg failed by EINTR. It connected again, and the daemon reported the end of the
-/// first connection as that of the task (found by `chaos`).
+/// The library's recvmsg failed by EINTR. It connected again, and the daemon reported the end of
+/// the first connection as that of the task (found by `chaos`).
 #[test]
 fn a_task_that_is_stopped_while_it_enrolls_goes_on() {
     let program = program::c_pvm("pvm/interrupted.c", &["-Wextra", "-Werror"]);
