@@ -344,8 +344,13 @@ fn events(trace: &str) -> Vec<String> {
         digits.len() > 4 && digits.parse::<u32>().is_ok()
     };
     let masked = |line: &str| -> String {
-        let number = |word: &str| if unknown(word) { "N".into() } else { word.to_owned() };
-        let words: Vec<String> = line.split(' ').map(number).collect();
+        // The second and the microsecond of an event, of any number of digits.
+        let is_time = |at: usize| line.starts_with('"') && [2, 3].contains(&at);
+        let number = |(at, word): (usize, &str)| match is_time(at) || unknown(word) {
+            true => "N".into(),
+            false => word.to_owned(),
+        };
+        let words: Vec<String> = line.split(' ').enumerate().map(number).collect();
         match words[0].as_str() {
             "\"recv(1.1)\"" => [&words[..5], &words[6..]].concat().join(" "),
             "\"initsend(1.1)\"" | "\"endtask(0)\"" => words[..5].join(" "),
