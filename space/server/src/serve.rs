@@ -12,23 +12,39 @@ use crate::Failure;
 use crate::protocol::{Reply, Request, connection};
 use crate::server::Server;
 
+/// Time in which the stub that started this process must have asked.
+const STUB_IS_LATE: Duration = Duration::from_secs(10);
+
 /// Sends the stub that started this process the reason why there will be no server. Only the stub's
-/// standard error is visible to the user. Removes the files, whose lock the stub holds.
+/// standard error is visible to the user. Removes the files, whose lock the stub holds. Tools that
+/// ask meanwhile get no answer, as if no server ran: the reason is the stub's.
 pub fn refuse(listener: OwnedFd, lock: &Path, socket: &Path, failure: &Failure) {
-    let stub_is_late = Duration::from_secs(10);
+    let deadline = Instant::now() + STUB_IS_LATE;
     let listener = UnixListener::from(listener);
-    let mut fds = [PollFd::new(&listener, PollFlags::IN)];
-    let timeout = Timespec { tv_sec: stub_is_late.as_secs() as i64, tv_nsec: 0 };
-    if !poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0) {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout =
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let mut fds = [PollFd::new(&listener, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) => return,
+            Err(Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(_) => return,
+        }
+        let Ok((peer, _)) = listener.accept() else { return };
+        let mut connection = connection(peer.into());
+        // Unread bytes at the close would reset the stub's connection.
+        match connection.receive_until(deadline) {
+            Ok(Some(Request::Signal(..) | Request::Status | Request::Maps) | None) => continue,
+            // A request that cannot be read may be the stub's.
+            Ok(Some(Request::Start(_))) | Err(_) => {}
+        }
+        let _ = std::fs::remove_file(socket);
+        let _ = std::fs::remove_file(lock);
+        let _ = connection.send(&Reply::Refused(failure.message.clone(), failure.status), &[]);
         return;
     }
-    let Ok((stub, _)) = listener.accept() else { return };
-    let mut connection = connection(stub.into());
-    // Unread bytes at the close would reset the stub's connection.
-    let _ = connection.receive_until::<Request>(Instant::now() + stub_is_late);
-    let _ = std::fs::remove_file(socket);
-    let _ = std::fs::remove_file(lock);
-    let _ = connection.send(&Reply::Refused(failure.message.clone(), failure.status), &[]);
 }
 
 /// Runs a node server until no stub needs it. Stubs lock the file `lock` while they connect.
@@ -69,4 +85,54 @@ fn try_lock(path: &Path) -> Result<OwnedFd, Errno> {
     let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::identity::Identity;
+    use crate::inherit::Inheritance;
+    use crate::protocol::Start;
+
+    fn start() -> Request {
+        Request::Start(Box::new(Start {
+            path: b"true".to_vec(),
+            arguments: vec![],
+            environment: vec![],
+            fds: vec![],
+            expected_tasks: None,
+            id: None,
+            preferred_id: None,
+            identity: Some(Identity::of_this_process()),
+            mounts: false,
+            outlives_stub: false,
+            inheritance: Inheritance::of_this_process(0),
+        }))
+    }
+
+    /// In a failed run `nagaya ps` got the reason, and the stub nothing.
+    #[test]
+    fn the_stub_gets_the_reason_even_if_a_tool_asks_first() {
+        let socket = std::env::temp_dir().join(format!("nagaya-serve-{}", std::process::id()));
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let [mut tool, mut silent, mut stub] =
+            [(); 3].map(|()| connection(UnixStream::connect(&socket).expect("a server").into()));
+        tool.send(&Request::Status, &[]).expect("sent");
+        rustix::net::shutdown(&silent, rustix::net::Shutdown::Write).expect("shut");
+        stub.send(&start(), &[]).expect("sent");
+
+        let failure = Failure { message: "no pidfd_open".into(), status: 125 };
+        refuse(listener.into(), Path::new("/nonexistent"), &socket, &failure);
+
+        assert!(matches!(tool.receive::<Reply>(), Ok(None)));
+        assert!(matches!(silent.receive::<Reply>(), Ok(None)));
+        let reply = stub.receive::<Reply>().expect("a reply");
+        assert!(
+            matches!(&reply, Some(Reply::Refused(m, 125)) if m == "no pidfd_open"),
+            "{reply:?}"
+        );
+        assert!(!socket.exists());
+    }
 }
