@@ -113,6 +113,19 @@ fn forked_children_have_their_own_memory() {
     holds("forks");
 }
 
+/// A copy of the node server's program, libraries and heap took half of a fork's time, in which no
+/// other task of the space can fork.
+#[test]
+fn children_have_no_copy_of_the_node_server() {
+    let script = "(while read -r line; do echo \"$line\"; done </proc/self/maps)";
+    for options in [&["-n", "1"][..], &["--domains", "all:1,all:1"]] {
+        let run = nagaya("run").args(options).args(["bash", "-c", script]);
+        let maps = run.run().ok();
+        assert!(maps.contains("[vdso]") && maps.contains("libc.so.6"), "{maps}");
+        assert!(!maps.lines().any(|line| line.ends_with("/nagaya")), "{maps}");
+    }
+}
+
 #[test]
 fn a_task_with_threads_forks() {
     holds("fork_beside_threads");

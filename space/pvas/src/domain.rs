@@ -29,6 +29,7 @@ use crate::connection::Connection;
 use crate::error::{Error, last};
 use crate::keeper::{self, Answer, Request, Start};
 use crate::memory::Memory;
+use crate::own_memory::Forkable;
 use crate::owner;
 use crate::views::Views;
 
@@ -153,9 +154,12 @@ impl Domain {
         rustix::io::ioctl_fionbio(&ours, true)
             .map_err(|errno| Error::System("socketpair", errno))?;
         let before = child::sigprocmask(libc::SIG_SETMASK, &u64::MAX);
+        let forkable = Forkable::begin();
         // SAFETY: the child uses malloc, which fork(3) leaves usable, and nothing else that another
         // thread may have locked.
         let pid = unsafe { libc::fork() };
+        // In the child, too: forks of the domain's tasks copy the keeper's memory.
+        drop(forkable);
         if pid == 0 {
             drop(ours);
             keeper::run(theirs, control, memory, &ids);

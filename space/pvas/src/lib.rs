@@ -25,6 +25,7 @@ mod keeper;
 pub mod machines;
 mod memory;
 mod outside;
+pub mod own_memory;
 mod owner;
 pub mod placeholder;
 mod program;

@@ -151,6 +151,7 @@ impl Server {
         // called listen.
         rustix::net::listen(&listener, BACKLOG).map_err(|e| fail("socket", e.into()))?;
         let peers = Peers::new(listener, &signals).map_err(|e| fail("epoll", e.into()))?;
+        pvas::own_memory::keep_from_forks();
         Ok(Self {
             job: job.to_string(),
             space,
