@@ -277,8 +277,9 @@ fn output_status_and_surroundings_are_those_of_one_run() {
     assert_eq!(lines(&directory), "/usr /usr /usr");
     let input = sh("cat", &[]).stdin("text\n").run().ok();
     assert_eq!(input, "text\n", "only the first task has any");
-    // Long output comes whole.
-    let long = sh("head -c 3000000 /dev/zero", &[]).run().ok();
+    // Long output comes whole, even if the reader is slower than the job.
+    let slowly = Cmd::new("bash").args(["-c", "\"$@\" | (sleep 2; cat)", "bash"]);
+    let long = slowly.command(sh("head -c 3000000 /dev/zero", &[])).run().ok();
     assert_eq!(long.len(), 9_000_000);
     let status = |script: &str, options: &[&str]| sh(script, options).run().code();
     assert_eq!(status("exit 0", &[]), 0);

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use coherence::message::{NodeId, Page};
 use coherence::ride::Policy;
@@ -31,6 +31,9 @@ use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::pooled::Pooled;
 use crate::tasks::Tasks;
+
+/// Time for the output of a job that was killed.
+const KILLED_PRINT_MAX: Duration = Duration::from_secs(1);
 
 /// The parts of an agent.
 pub struct Parts {
@@ -121,6 +124,9 @@ impl Agent {
         slice::shorten();
         early.into_iter().for_each(|message| self.handle(message));
         self.serve();
+        // A killed job does not wait for a reader of its output that has stopped.
+        let time_max = if self.orders.outcome().kill { KILLED_PRINT_MAX } else { Duration::MAX };
+        self.tasks.finish_printing(time_max);
         self.orders.close();
     }
 

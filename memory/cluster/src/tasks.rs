@@ -3,7 +3,9 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write as _;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use coherence::message::{NodeId, Page};
 
@@ -26,7 +28,7 @@ pub struct Tasks {
     /// Addresses of futexes, for the thread that wakes their waiters.
     waker: Option<Sender<u64>>,
     /// Output of tasks, for the thread that prints it.
-    printer: Option<Sender<(u8, Vec<u8>)>>,
+    printer: Option<(Sender<(u8, Vec<u8>)>, JoinHandle<()>)>,
 }
 
 impl Tasks {
@@ -51,21 +53,34 @@ impl Tasks {
     /// Prints the output of a task, on the first machine. The reader may be slow, so a separate
     /// thread writes.
     pub fn print(&mut self, stream: u8, bytes: Vec<u8>) {
-        let printer = self.printer.get_or_insert_with(|| {
-            let (printer, texts) = channel::<(u8, Vec<u8>)>();
-            let print = move || {
-                for (stream, bytes) in texts {
-                    // The reader may have closed the pipe.
-                    let _ = match stream {
-                        1 => std::io::stdout().lock().write_all(&bytes),
-                        _ => std::io::stderr().lock().write_all(&bytes),
-                    };
-                    let _ = std::io::stdout().flush();
-                }
-            };
-            let _ = std::thread::Builder::new().name("nagaya-print".into()).spawn(print);
-            printer
-        });
-        let _ = printer.send((stream, bytes));
+        if self.printer.is_none() {
+            let (printer, texts) = channel();
+            let thread = std::thread::Builder::new().name("nagaya-print".into());
+            self.printer = thread.spawn(move || print_all(texts)).ok().map(|it| (printer, it));
+        }
+        let _ = self.printer.as_ref().map(|(printer, _)| printer.send((stream, bytes)));
+    }
+
+    /// Waits until all output is printed, at most for this time.
+    pub fn finish_printing(&mut self, time_max: Duration) {
+        const NAP: Duration = Duration::from_millis(1);
+        let Some((printer, thread)) = self.printer.take() else { return };
+        drop(printer);
+        let begin = Instant::now();
+        while !thread.is_finished() && begin.elapsed() < time_max {
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// Prints texts, each for standard output (1) or error (2).
+fn print_all(texts: Receiver<(u8, Vec<u8>)>) {
+    for (stream, bytes) in texts {
+        // The reader may have closed the pipe.
+        let _ = match stream {
+            1 => std::io::stdout().lock().write_all(&bytes),
+            _ => std::io::stderr().lock().write_all(&bytes),
+        };
+        let _ = std::io::stdout().flush();
     }
 }
