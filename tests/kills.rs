@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use nagaya_tests::mpi::{MPICH_4, MPICH_5};
-use nagaya_tests::program::c;
+use nagaya_tests::program::{c, c_with_libraries};
 use nagaya_tests::remains::{MARK, Remains};
 use nagaya_tests::{
     Cmd, Running, chaos_rounds, exec, is_placeholder, nagaya, ps, random_signal, seed, span,
@@ -200,6 +200,16 @@ fn programs_under_span() {
         let command = span::span(2, &program).arg("last");
         let (prints, ours) = (vec!["all are there"], program.clone());
         (Kind { name: "span", command, prints, begins: None, ours }, None)
+    });
+}
+
+#[test]
+fn requesters_and_their_delegatee() {
+    let program = c_with_libraries("delegate_rounds.c", &["pvas_delegate", "pvas"]);
+    rounds(|| {
+        let command = nagaya("run").args(["-n", "3"]).arg(&program);
+        let prints = vec!["calls answered", "calls answered", "served"];
+        (Kind { name: "delegate", command, prints, begins: None, ours: program.clone() }, None)
     });
 }
 
