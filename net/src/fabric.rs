@@ -133,7 +133,7 @@ impl Fabric {
         Dropped { unauthenticated, ..self.dropped }
     }
 
-    /// Returns how often a sleep ended by its time limit although there was work: the descriptor
+    /// Returns how often a sleep ended by its time limit although there was an event: the descriptor
     /// did not report it. A number above 0 is a defect.
     pub fn late_wakes(&self) -> u64 {
         self.late_wakes
@@ -250,13 +250,14 @@ impl Fabric {
         !self.events.is_empty()
     }
 
-    /// Returns true if a carrier had work.
+    /// Returns true if a carrier had an event. (UCX also has work of its own, of which no peer
+    /// knows and for which its descriptor wakes nobody.)
     fn run_carriers(&mut self) -> bool {
         let mut found = false;
         for _ in 0..ROUNDS_MAX {
             self.is_idle = !self.carriers.progress();
-            found |= !self.is_idle;
             while let Some((carrier, happened)) = self.carriers.next() {
+                found = true;
                 self.happened(carrier, happened);
             }
             if self.is_idle || !self.events.is_empty() {

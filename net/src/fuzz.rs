@@ -179,7 +179,9 @@ impl Records {
     /// The peer sends a record of these bytes.
     pub fn send(&mut self, plain: &[u8]) {
         let plain = &plain[..plain.len().min(PLAIN_BYTES_MAX)];
-        record::seal(&mut self.stream, plain, &mut self.theirs);
+        let start = self.stream.len();
+        self.stream.resize(start + record::bytes_in_stream(plain.len()), 0);
+        record::seal(&mut self.stream[start..], plain, &mut self.theirs);
     }
 
     /// These bytes arrive without a seal.

@@ -4,18 +4,23 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 
 use super::noise::{PLAIN_BYTES_MAX, Session};
-use super::record::seal;
+use super::record::{bytes_in_stream, seal};
 use crate::stream::outgoing::Outgoing;
 
 /// Sealed bytes that may wait for the socket. More is sealed when they are fewer.
 const SEALED_BYTES_WAITING: usize = 128 << 10;
 
+/// Maximum length of a record of a payload.
+const RECORD_BYTES_MAX: usize = PLAIN_BYTES_MAX;
+
 /// Messages and sealed bytes that are not sent yet.
 #[derive(Default)]
 pub struct Output {
-    /// Sealed records, the first `written` bytes of which the socket has taken.
-    sealed: Vec<u8>,
-    written: usize,
+    /// Has sealed records from `start` to `end`. Its length grows only, since each growth fills the
+    /// new bytes with zeros.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
     queue: VecDeque<Outgoing>,
     /// The first record of a frame before it is sealed.
     first: Vec<u8>,
@@ -29,7 +34,7 @@ impl Output {
 
     /// Appends handshake bytes, which are not sealed.
     pub fn push_plain(&mut self, bytes: &[u8]) {
-        self.sealed.extend_from_slice(bytes);
+        room(&mut self.buffer, &mut self.start, &mut self.end, bytes.len()).copy_from_slice(bytes);
     }
 
     /// Returns true if nothing at all waits.
@@ -39,16 +44,15 @@ impl Output {
 
     /// Returns the sealed bytes for the socket.
     pub fn bytes(&self) -> &[u8] {
-        &self.sealed[self.written..]
+        &self.buffer[self.start..self.end]
     }
 
     /// Notes that the socket has taken some of [`bytes`](Self::bytes).
     pub fn wrote(&mut self, bytes: usize) {
-        self.written += bytes;
-        debug_assert!(self.written <= self.sealed.len());
-        if self.written == self.sealed.len() {
-            self.sealed.clear();
-            self.written = 0;
+        self.start += bytes;
+        debug_assert!(self.start <= self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
         }
     }
 
@@ -67,11 +71,7 @@ impl Output {
 
     /// Seals the next record of a message. Returns true if it is the last one.
     fn seal_next(&mut self, outgoing: &mut Outgoing, session: &mut Session) -> bool {
-        if self.written > 0 {
-            self.sealed.drain(..self.written);
-            self.written = 0;
-        }
-        let (sealed, first) = (&mut self.sealed, &mut self.first);
+        let Self { buffer, start, end, first, .. } = self;
         let put = |parts: &[&[u8]]| -> Result<(), Infallible> {
             let record = match parts {
                 [record] => record,
@@ -81,23 +81,23 @@ impl Output {
                     &first[..]
                 }
             };
-            seal(sealed, record, session);
+            seal(room(buffer, start, end, bytes_in_stream(record.len())), record, session);
             Ok(())
         };
-        let Ok(is_last) = outgoing.put_next(PLAIN_BYTES_MAX, put);
+        let Ok(is_last) = outgoing.put_next(RECORD_BYTES_MAX, put);
         is_last
     }
 
     /// Gives back memory if nothing waits.
     pub fn shrink(&mut self) {
         if self.is_empty() {
-            (self.sealed, self.first) = (Vec::new(), Vec::new());
+            (self.buffer, self.first) = (Vec::new(), Vec::new());
         }
     }
 
     /// Drops the bytes of a handshake that did not work. No message is sealed yet.
     pub fn drop_sealed(&mut self) {
-        (self.sealed, self.written) = (Vec::new(), 0);
+        (self.buffer, self.start, self.end) = (Vec::new(), 0, 0);
     }
 
     /// Drops all messages and bytes. Returns the tags of the messages.
@@ -114,4 +114,23 @@ impl Output {
         }
         std::mem::take(&mut self.queue).into_iter().map(|outgoing| outgoing.tag)
     }
+}
+
+/// Appends `bytes` to the part of the buffer that is in use, and returns them.
+fn room<'a>(
+    buffer: &'a mut Vec<u8>,
+    start: &mut usize,
+    end: &mut usize,
+    bytes: usize,
+) -> &'a mut [u8] {
+    if buffer.len() - *end < bytes {
+        buffer.copy_within(*start..*end, 0);
+        (*start, *end) = (0, *end - *start);
+        let needed = *end + bytes;
+        if buffer.len() < needed {
+            buffer.resize(needed.next_power_of_two(), 0);
+        }
+    }
+    let begin = std::mem::replace(end, *end + bytes);
+    &mut buffer[begin..*end]
 }

@@ -9,13 +9,16 @@ const LENGTH_BYTES: usize = 2;
 
 const _: () = assert!(FIRST_BYTES_MAX <= PLAIN_BYTES_MAX);
 
-/// Appends a record to a stream.
-pub fn seal(stream: &mut Vec<u8>, plain: &[u8], session: &mut Session) {
-    let bytes = plain.len() + TAG_BYTES;
-    stream.extend_from_slice(&(bytes as u16).to_be_bytes());
-    let start = stream.len();
-    stream.resize(start + bytes, 0);
-    session.seal(plain, &mut stream[start..]);
+/// Returns the length of a sealed record in the stream.
+pub fn bytes_in_stream(plain_bytes: usize) -> usize {
+    LENGTH_BYTES + plain_bytes + TAG_BYTES
+}
+
+/// Seals a record into a part of the stream that has its length ([`bytes_in_stream`]).
+pub fn seal(stream: &mut [u8], plain: &[u8], session: &mut Session) {
+    let (length, sealed) = stream.split_at_mut(LENGTH_BYTES);
+    length.copy_from_slice(&(sealed.len() as u16).to_be_bytes());
+    session.seal(plain, sealed);
 }
 
 /// Passes the first record of a stream to the incoming side. Returns the bytes that it took, which
@@ -66,7 +69,7 @@ mod tests {
         let mut open = |stream: &[u8]| open(stream, &mut theirs, &mut input, &mut plain).err();
         assert_eq!(open(&[0]), None);
         assert_eq!(open(&16u16.to_be_bytes()), Some(Broken("a record without content came")));
-        let mut stream = Vec::new();
+        let mut stream = vec![0; bytes_in_stream(8)];
         seal(&mut stream, b"no frame", &mut ours);
         stream[9] ^= 1;
         assert_eq!(open(&stream[..20]), None);

@@ -87,6 +87,10 @@ impl Node {
         }
     }
 
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("our child").is_some()
+    }
+
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().expect("our child")
     }
@@ -177,6 +181,7 @@ pub fn play() {
             fabric.close(peer);
             while !matches!(fabric.wait(TIME_LIMIT).unwrap().expect("in time"), Event::Closed(_)) {}
         }
+        "dies" => dies(&mut fabric),
         "stay" => {
             pingpong(&mut fabric);
             echo(&mut fabric);
@@ -225,6 +230,28 @@ fn send(fabric: &mut Fabric) {
             _ => {}
         }
     }
+}
+
+/// Messages that take each way to a peer: small, in several records, announced, larger than a ring.
+pub const ALL_WAYS: [usize; 4] = [10, 5_000, 200_000, 2_000_000];
+
+/// Sends messages to `FABRIC_TO`, if that is given, and sends back what comes. It kills itself after
+/// `FABRIC_COUNT` polls.
+fn dies(fabric: &mut Fabric) {
+    if let Ok(to) = std::env::var("FABRIC_TO") {
+        let peer = fabric.connect(&hex::decode(&to).expect("digits")).expect("a peer");
+        for bytes in ALL_WAYS {
+            fabric.send(peer, b"from the victim", payload(1, bytes)).expect("a peer");
+        }
+    }
+    for _ in 0..number("FABRIC_COUNT") {
+        if let Some(Event::Message { from, header, payload }) = fabric.poll() {
+            let _ = fabric.send(from, &header, payload);
+        }
+        std::thread::sleep(Duration::from_micros(20));
+    }
+    // SAFETY: a plain call, for this process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 /// Connects to `FABRIC_TO`, and sends `FABRIC_COUNT` messages to and fro; says how long it took.
