@@ -11,12 +11,15 @@ PROFILE ?= release
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,release)
 # Builds with the tests' features, since otherwise cargo would build everything twice.
 BUILD_DEV = $(CARGO) build --workspace --lib --bins --tests
+BUILD_RELEASE = $(CARGO) build --release --workspace
+# The tests of the release build: NAGAYA_BIN_DIR has what ships, and the tests link the same code.
+TEST_RELEASE = NAGAYA_BIN_DIR=$(abspath $(RELEASE)) CARGO="$(CARGO)" scripts/test
 STAGE = $(DESTDIR)$(PREFIX)
 
 .PHONY: all built deps demo check lint test model check-peers check-install bench reproduce house soak fuzz peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
 
 all: $(BUILT)/libfpvm3.a
-	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(CARGO) build --release --workspace)
+	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(BUILD_RELEASE))
 
 # PVM's Fortran library, in any directory.
 %/libfpvm3.a: $(wildcard message/pvm/fortran/*.[ch] include/pvm3/*.h)
@@ -35,11 +38,13 @@ demo: deps
 	$(CARGO) build --release --quiet
 	$(RELEASE)/nagaya-bench demo
 
+# What ships is what is tested: the release build. (`make test` and `make soak` test the
+# development build, which has assertions.)
 check: deps lint
-	$(BUILD_DEV)
-	CARGO="$(CARGO)" scripts/test --beside "$(MAKE) --no-print-directory model"
+	$(BUILD_RELEASE)
+	$(TEST_RELEASE) --beside "$(MAKE) --no-print-directory model" --profile shipped
 	$(MAKE) --no-print-directory check-peers
-	scripts/check-install dev
+	scripts/check-install
 
 lint:
 	$(CARGO) fmt --all --check
@@ -54,8 +59,8 @@ test:
 # The part of other projects' test suites that takes a minute: mpi4py's tests from PyPI, without
 # and with Nagaya. They must give the same.
 check-peers:
-	$(BUILD_DEV)
-	NAGAYA_BIN_DIR=$(abspath $(TARGET)/debug) scripts/peers --mpi mpich5 --mpi openmpi5 --ranks 2 \
+	$(BUILD_RELEASE)
+	NAGAYA_BIN_DIR=$(abspath $(RELEASE)) scripts/peers --mpi mpich5 --mpi openmpi5 --ranks 2 \
 		--mode exec --mode coll --limit 60 mpi4py comm objects p2p
 
 # Every interleaving of the lock-free code, within loom's bounds.
@@ -76,18 +81,19 @@ bench: all
 
 # The figures of the Ainori paper in the simulator, and page messages of real runs, into out/.
 reproduce: deps
-	$(CARGO) build --release --workspace
+	$(BUILD_RELEASE)
 	$(RELEASE)/nagaya-bench ainori
 
 # The drawing of the crates in docs/house.svg, and the row of the table in docs/house.md.
 house:
 	$(CARGO) run --quiet --bin house -- . "The house" docs/house.svg
 
-# Runs too long for `check`: SOAK_MINUTES of chaos and churn, CHAOS_ROUNDS jobs of each kind with a
-# process that is killed or stopped, larger models of the consistency protocol, SOAK_PROGRAMS random
-# programs, millions of litmus tests.
+# Runs too long for `check`: all tests of the development build, SOAK_MINUTES of chaos and churn,
+# CHAOS_ROUNDS jobs of each kind with a process that is killed or stopped, larger models of the
+# consistency protocol, SOAK_PROGRAMS random programs, millions of litmus tests.
 soak: deps
 	$(BUILD_DEV)
+	CARGO="$(CARGO)" scripts/test
 	NAGAYA_SOAK_MINUTES=$(or $(SOAK_MINUTES),30) $(CARGO) test -p nagaya-tests --test soak -- --ignored --nocapture
 	NAGAYA_CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),1000) $(CARGO) test -p nagaya-tests --test kills --test dsm_chaos -- --nocapture
 	NAGAYA_CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),1000) $(CARGO) test -p nagaya-tests --test pvm -- chaos:: --nocapture

@@ -10,6 +10,14 @@ use std::sync::{Mutex, PoisonError};
 /// One subcommand at a time, since ranks spin.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+/// The `nagaya-bench` of `NAGAYA_BIN_DIR`, or of this build.
+fn bench() -> Command {
+    match std::env::var_os("NAGAYA_BIN_DIR") {
+        Some(directory) => Command::new(Path::new(&directory).join("nagaya-bench")),
+        None => Command::new(env!("CARGO_BIN_EXE_nagaya-bench")),
+    }
+}
+
 /// Runs `nagaya-bench --quick` with these arguments; returns the directory of the results.
 fn quick(words: &[&str]) -> PathBuf {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -17,8 +25,7 @@ fn quick(words: &[&str]) -> PathBuf {
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("quick-{run}-{}", words[0]));
     let _ = fs::remove_dir_all(&out);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya-bench"));
-    let output = command.args(["--quick", "--out"]).arg(&out).args(words).output().unwrap();
+    let output = bench().args(["--quick", "--out"]).arg(&out).args(words).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
         output.status.success(),
@@ -299,7 +306,7 @@ fn spawn_syscall_and_pagetables_leave_their_tables() {
 #[test]
 fn a_wrong_argument_gets_a_message() {
     for words in [&["pingpong", "--sizes", "7"][..], &["copy", "--loops", "teleport"]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_nagaya-bench")).args(words).output().unwrap();
+        let output = bench().args(words).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && !said.contains("panicked"), "{words:?}: {said}");
     }

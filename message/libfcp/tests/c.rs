@@ -9,10 +9,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where Cargo has put the library.
+/// Where the library is: in `NAGAYA_BIN_DIR`, or where Cargo has put it.
 fn libraries() -> PathBuf {
     let exe = std::env::current_exe().expect("our own path");
-    let directory = exe.ancestors().nth(2).expect("target/…/deps").to_owned();
+    let cargos = || exe.ancestors().nth(2).expect("target/…/deps").to_owned();
+    let directory = std::env::var_os("NAGAYA_BIN_DIR").map_or_else(cargos, PathBuf::from);
     let there = directory.join("libfcp.so").exists();
     assert!(there, "no libfcp.so in {}: cargo build -p nagaya-libfcp first", directory.display());
     directory
