@@ -51,13 +51,7 @@ pub trait Carrier: Send {
     fn close(&mut self, endpoint: EndpointId);
 
     /// Sends a message.
-    fn send(
-        &mut self,
-        endpoint: EndpointId,
-        header: Vec<u8>,
-        payload: Payload,
-        tag: u64,
-    ) -> Sending;
+    fn send(&mut self, endpoint: EndpointId, header: &[u8], payload: Payload, tag: u64) -> Sending;
 
     /// Accepts data. Returns the landing if they are present, or reports them later, with the tag.
     fn receive(&mut self, there: There, landing: Landing, tag: u64) -> Option<Landing>;

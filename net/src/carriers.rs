@@ -122,7 +122,7 @@ impl Carriers {
     pub fn send(
         &mut self,
         endpoint: Endpoint,
-        header: Vec<u8>,
+        header: &[u8],
         payload: Payload,
         tag: u64,
     ) -> Sending {

@@ -42,6 +42,13 @@ const ROUNDS_MAX: usize = 256;
 /// Interval of the checks of connections.
 const TEND: Duration = Duration::from_secs(1);
 
+/// Polls of a wait from one look at the clock to the next: together they take less than a
+/// microsecond. A look takes as long as one or two.
+const POLLS_PER_LOOK: u32 = 16;
+/// Successful waits without a look at the clock in a row: the checks of connections are not late
+/// because of them.
+const WAITS_PER_TEND: u32 = 64;
+
 /// A place in the network, for one thread at a time.
 pub struct Fabric {
     id: u64,
@@ -62,6 +69,8 @@ pub struct Fabric {
     place: Option<Box<Place>>,
     /// Time of the last check of connections.
     tended: Instant,
+    /// Calls of `poll_times` until the next check.
+    until_tend: u32,
     late_wakes: u64,
     carriers: Carriers,
 }
@@ -111,6 +120,7 @@ impl Fabric {
             wait_policy: WaitPolicy::default(),
             place: None,
             tended: Instant::now(),
+            until_tend: WAITS_PER_TEND,
             late_wakes: 0,
             carriers,
         })
@@ -133,8 +143,8 @@ impl Fabric {
         Dropped { unauthenticated, ..self.dropped }
     }
 
-    /// Returns how often a sleep ended by its time limit although there was an event: the descriptor
-    /// did not report it. A number above 0 is a defect.
+    /// Returns how often a sleep ended by its time limit although there was an event that the
+    /// descriptor did not report. A number above 0 is a defect.
     pub fn late_wakes(&self) -> u64 {
         self.late_wakes
     }
@@ -282,6 +292,12 @@ impl Fabric {
     /// [`SPIN_MAX`](sync::wait::SPIN_MAX) before it sleeps, unless earlier spins were in vain: a
     /// wake-up takes as long.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Event>, FabricError> {
+        if self.wait_policy.spins(Duration::ZERO)
+            && let Some(event) = self.poll_times(POLLS_PER_LOOK)
+        {
+            self.wait_policy.learn(true, Duration::ZERO);
+            return Ok(Some(event));
+        }
         let begin = Instant::now();
         let event = self.wait_from(begin, begin + timeout)?;
         self.wait_policy.learn(event.is_some(), begin.elapsed());
@@ -299,8 +315,28 @@ impl Fabric {
             }
             if !self.wait_policy.spins(now - begin) {
                 self.sleep(end)?;
+            } else if let Some(event) = self.poll_times(POLLS_PER_LOOK) {
+                return Ok(Some(event));
             }
         }
+    }
+
+    /// Polls without a look at the clock, which takes longer than a poll.
+    fn poll_times(&mut self, times: u32) -> Option<Event> {
+        self.until_tend = self.until_tend.checked_sub(1).unwrap_or_else(|| {
+            self.tend();
+            WAITS_PER_TEND
+        });
+        for _ in 0..times {
+            if self.events.is_empty() {
+                self.run_carriers();
+            }
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            std::hint::spin_loop();
+        }
+        None
     }
 
     /// Sleeps until there may be something to [`poll`](Self::poll), at most until `end`. It may

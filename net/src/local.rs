@@ -276,18 +276,15 @@ impl Carrier for Local {
         self.remove(key);
     }
 
-    fn send(
-        &mut self,
-        endpoint: EndpointId,
-        header: Vec<u8>,
-        payload: Payload,
-        tag: u64,
-    ) -> Sending {
+    fn send(&mut self, endpoint: EndpointId, header: &[u8], payload: Payload, tag: u64) -> Sending {
         let key = key_of(endpoint);
         let Some(connection) = self.connections.get_mut(key).filter(|c| !c.has_failed) else {
             return Sending::Failed(BROKEN.into());
         };
-        connection.queue.push_back(Outgoing::new(header, payload, tag));
+        if connection.send_short(header, &payload) {
+            return Sending::Done;
+        }
+        connection.queue.push_back(Outgoing::new(header.to_vec(), payload, tag));
         let (mut is_done, happened) = (false, &mut self.happened);
         connection.send(|sent| match sent == tag {
             true => is_done = true,

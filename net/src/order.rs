@@ -28,6 +28,12 @@ impl<T> Default for InOrder<T> {
 }
 
 impl<T> InOrder<T> {
+    /// Returns the number that has this lower half, if it can come now.
+    pub fn number_of(&self, lower: u32) -> Option<u64> {
+        let ahead = u64::from(lower.wrapping_sub(self.next as u32));
+        (ahead < AHEAD_MAX).then(|| self.next + ahead)
+    }
+
     /// One has come.
     pub fn insert(&mut self, number: u64, message: T) -> Result<(), Misplaced> {
         let ahead = number.checked_sub(self.next).ok_or(Misplaced)?;
@@ -77,6 +83,18 @@ mod tests {
         assert_eq!(order.insert(AHEAD_MAX, ()), Ok(()));
         assert_eq!(order.insert(AHEAD_MAX + 1, ()), Err(Misplaced));
         assert_eq!(order.insert(u64::MAX, ()), Err(Misplaced));
+    }
+
+    #[test]
+    fn numbers_are_found_by_their_lower_half() {
+        for next in [0, 7, (1 << 32) - 1, 1 << 32, (1 << 40) - 3] {
+            let order = InOrder::<()> { next, waiting: VecDeque::new() };
+            for number in [next, next + 1, next + 9, next + AHEAD_MAX - 1] {
+                assert_eq!(order.number_of(number as u32), Some(number));
+            }
+            assert_eq!(order.number_of((next + AHEAD_MAX) as u32), None);
+            assert_eq!(order.number_of((next as u32).wrapping_sub(1)), None, "it has come");
+        }
     }
 
     proptest! {

@@ -434,20 +434,14 @@ impl Carrier for Tcp {
         }
     }
 
-    fn send(
-        &mut self,
-        endpoint: EndpointId,
-        header: Vec<u8>,
-        payload: Payload,
-        tag: u64,
-    ) -> Sending {
+    fn send(&mut self, endpoint: EndpointId, header: &[u8], payload: Payload, tag: u64) -> Sending {
         let key = key_of(endpoint);
         let connection = self.connections.get_mut(key);
         let works = |c: &&mut Connection| !matches!(c.stage, Stage::Failed | Stage::Closing(_));
         let Some(connection) = connection.filter(works) else {
             return Sending::Failed(BROKEN.into());
         };
-        connection.output.push(Outgoing::new(header, payload, tag));
+        connection.output.push(Outgoing::new(header.to_vec(), payload, tag));
         if connection.is_full || !matches!(connection.stage, Stage::Open(_)) {
             return Sending::Pending;
         }

@@ -12,7 +12,7 @@ use crate::secret::{Nonce, Token};
 /// The magic of a header: "NG".
 const MAGIC: u16 = u16::from_le_bytes(*b"NG");
 /// Both sides must speak the same.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// The magic of an address.
 const ADDRESS_MAGIC: [u8; 8] = *b"nagayaF2";
 /// UCX's addresses are some hundred bytes; with many devices, some thousand.
@@ -88,19 +88,20 @@ pub enum Kind {
     Reset = 6,
 }
 
-/// Begins every active message's header; the user's header follows.
+/// Begins every active message's header; the user's header follows. It is short, so that a message
+/// of 8 bytes with a user's header of 4 fits into one cache line of a ring.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub struct Header {
     magic: U16,
     version: u8,
     kind: u8,
-    user_header_bytes: U32,
+    user_header_bytes: U16,
+    /// Counts the messages of a direction, from 0, which is its ready: the lower half of the
+    /// number. Hello and welcome have none.
+    pub sequence: U32,
     /// The receiver's name for the connection; 0 in a hello.
     pub session: U64,
-    /// Counts the messages of a direction, from 0, which is its ready. Hello and welcome
-    /// have none.
-    pub sequence: U64,
     /// Proves the sender.
     pub token: [u8; Token::BYTES],
 }
@@ -113,9 +114,9 @@ impl Header {
             magic: MAGIC.into(),
             version: VERSION,
             kind: kind as u8,
-            user_header_bytes: (user_bytes as u32).into(),
+            user_header_bytes: (user_bytes as u16).into(),
+            sequence: (sequence as u32).into(),
             session: session.into(),
-            sequence: sequence.into(),
             token: token.bytes(),
         }
     }
@@ -134,7 +135,7 @@ impl Header {
         };
         let fits = header.magic == MAGIC
             && header.version == VERSION
-            && user.len() == header.user_header_bytes.get() as usize
+            && user.len() == usize::from(header.user_header_bytes.get())
             && user.len() <= USER_HEADER_BYTES_MAX
             && (kind == Kind::Data || user.is_empty());
         fits.then_some((header, kind, user))
@@ -265,7 +266,7 @@ mod tests {
         #[test]
         fn a_header_with_one_byte_changed_is_refused_or_differs(
             user in prop::collection::vec(any::<u8>(), 0..USER_HEADER_BYTES_MAX),
-            at in 0usize..8,
+            at in 0usize..6,
             with in 1u8..,
         ) {
             let mut bytes = data(&user);

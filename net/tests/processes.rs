@@ -151,7 +151,7 @@ fn peers_killed_at_random_instants_are_lost_in_time_and_harm_nobody() {
 }
 
 /// Steps of a connection's start and of the messages after which a peer dies: after the last ones
-/// all is done. A step is a few polls, since some carriers look at new connections only now and then.
+/// all is done. A step is a few polls, since some carriers rarely look at new connections.
 const STEPS: u64 = 40;
 const POLLS_PER_STEP: u64 = 8;
 

@@ -36,7 +36,7 @@ impl Fabric {
     pub(super) fn reset(&mut self, key: DefaultKey) {
         if let Some(link) = self.sessions.get(key).and_then(Session::link) {
             let header = Header::new(Kind::Reset, link.session, link.sent, link.ours, 0);
-            self.transmit(key, header.as_bytes().to_vec(), Payload::EMPTY, 0);
+            self.transmit(key, header.as_bytes(), Payload::EMPTY, 0);
         }
     }
 

@@ -28,7 +28,7 @@ impl Fabric {
         let payload = [hello.as_bytes(), sections].concat();
         let token = self.secret.token(Domain::Hello, &[&payload]);
         let header = Header::new(Kind::Hello, 0, 0, token, 0);
-        self.transmit(key, header.as_bytes().to_vec(), payload.into(), 0);
+        self.transmit(key, header.as_bytes(), payload.into(), 0);
     }
 
     /// Handles a hello, which came on this way.
@@ -76,7 +76,7 @@ impl Fabric {
         let token = self.secret.token(Domain::Welcome, &[welcome.as_bytes()]);
         let header = Header::new(Kind::Welcome, session, 0, token, 0);
         let payload = welcome.as_bytes().to_vec();
-        self.transmit(key, header.as_bytes().to_vec(), payload.into(), 0);
+        self.transmit(key, header.as_bytes(), payload.into(), 0);
     }
 
     /// Our hello is answered.

@@ -12,7 +12,7 @@ use crate::error::FabricError;
 use crate::event::{Event, Peer, SendId, Sending};
 use crate::payload::Payload;
 use crate::session::{Incoming, Phase, Session};
-use crate::wire::{Header, Kind};
+use crate::wire::{Header, Kind, USER_HEADER_BYTES_MAX};
 
 impl Fabric {
     /// Sends a message on a connection that stands.
@@ -29,9 +29,11 @@ impl Fabric {
         };
         let header = Header::new(kind, link.session, link.sent, link.ours, user_header.len());
         link.sent += 1;
-        let mut bytes = Vec::with_capacity(size_of::<Header>() + user_header.len());
-        bytes.extend_from_slice(header.as_bytes());
-        bytes.extend_from_slice(user_header);
+        let mut bytes = [0; size_of::<Header>() + USER_HEADER_BYTES_MAX];
+        let (start, rest) = bytes.split_at_mut(size_of::<Header>());
+        start.copy_from_slice(header.as_bytes());
+        rest[..user_header.len()].copy_from_slice(user_header);
+        let bytes = &bytes[..size_of::<Header>() + user_header.len()];
         if self.transmit(key, bytes, payload, id) {
             Ok(Sending::Pending(SendId(id)))
         } else if self.sessions.get(key).is_some_and(|s| matches!(s.phase, Phase::Open(_))) {
@@ -45,7 +47,7 @@ impl Fabric {
     pub(super) fn transmit(
         &mut self,
         key: DefaultKey,
-        header: Vec<u8>,
+        header: &[u8],
         payload: Payload,
         id: u64,
     ) -> bool {
@@ -73,7 +75,7 @@ impl Fabric {
     /// Handles an event of a carrier, given by its place in the list.
     pub(super) fn happened(&mut self, carrier: usize, happened: Happened) {
         match happened {
-            Happened::Came { header, data, way } => self.came((carrier, way), &header, data),
+            Happened::Came { header, data, way } => self.came((carrier, way), header, data),
             Happened::Sent(send, result) => {
                 let send = key_of(send);
                 let (key, id) = self.sends.remove(send).expect("completes once");
@@ -107,9 +109,9 @@ impl Fabric {
     }
 
     /// Handles an incoming message: finds its connection and checks its token.
-    pub(super) fn came(&mut self, way: (usize, Way), bytes: &[u8], data: Data) {
+    pub(super) fn came(&mut self, way: (usize, Way), mut bytes: Vec<u8>, data: Data) {
         let carrier = way.0;
-        let Some((header, kind, user_header)) = Header::parse(bytes) else {
+        let Some((header, kind, user_header)) = Header::parse(&bytes) else {
             self.dropped.malformed += 1;
             return self.refuse(carrier, data);
         };
@@ -128,15 +130,18 @@ impl Fabric {
                     return self.lose(key, "it has given up the connection".to_owned());
                 }
                 self.open(key, None);
-                let number = header.sequence.get();
-                let incoming = Incoming { kind, header: user_header.to_vec(), payload: None };
+                let lower = header.sequence.get();
+                bytes.drain(..bytes.len() - user_header.len());
+                let incoming = Incoming { kind, header: bytes, payload: None };
                 let Some(session) = self.sessions.get_mut(key) else {
                     return self.refuse(carrier, data);
                 };
-                if session.incoming.insert(number, incoming).is_err() {
+                let number = session.incoming.number_of(lower);
+                let is_new = |&n: &u64| session.incoming.insert(n, incoming).is_ok();
+                let Some(number) = number.filter(is_new) else {
                     self.dropped.unauthenticated += 1;
                     return self.refuse(carrier, data);
-                }
+                };
                 self.take(carrier, key, number, data);
                 self.deliver(key);
             }

@@ -91,13 +91,7 @@ impl Carrier for Scripted {
         script.happened.push(Happened::Closed(tag));
     }
 
-    fn send(
-        &mut self,
-        endpoint: EndpointId,
-        header: Vec<u8>,
-        payload: Payload,
-        tag: u64,
-    ) -> Sending {
+    fn send(&mut self, endpoint: EndpointId, header: &[u8], payload: Payload, tag: u64) -> Sending {
         let mut script = self.script();
         assert!(script.ways.contains_key(&endpoint), "a message on a closed way");
         let payload = match payload {
@@ -105,7 +99,7 @@ impl Carrier for Scripted {
             Payload::Shared(bytes) => bytes.to_vec(),
             Payload::Borrowed(..) => unreachable!("the script lends nothing"),
         };
-        script.sent.push((header, payload));
+        script.sent.push((header.to_vec(), payload));
         if script.is_slow {
             script.sends.push(tag);
             return Sending::Pending;

@@ -10,9 +10,11 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use sync::ring::{Found, Kind, Receiver, SendError, Sender, rouse};
 
 use super::rings::Rings;
-use crate::stream::frame::FIRST_BYTES_MAX;
+use crate::payload::Payload;
+use crate::stream::frame::{FIRST_BYTES_MAX, Head, SHORT_BYTES_MAX};
 use crate::stream::input::{Arrival, Broken, Input};
-use crate::stream::outgoing::Outgoing;
+use crate::stream::outgoing::{Outgoing, bytes_of};
+use zerocopy::IntoBytes as _;
 
 /// Maximum length of a record: small enough that both sides copy at once.
 pub const RECORD_BYTES_MAX: usize = 16 << 10;
@@ -52,6 +54,27 @@ impl Connection {
             input: Input::default(),
             sender: Sender::new(0, 0),
             receiver: Receiver::default(),
+        }
+    }
+
+    /// Moves a message with a short payload into the ring at once. Returns false if others wait, or
+    /// if there is no room.
+    pub fn send_short(&mut self, header: &[u8], payload: &Payload) -> bool {
+        let payload = bytes_of(payload);
+        let Ok(rings) = &self.rings else { return false };
+        if !self.queue.is_empty() || payload.len() > SHORT_BYTES_MAX {
+            return false;
+        }
+        let head = Head::new(header, payload);
+        match self.sender.send(&rings.out, Kind::Part, &[head.as_bytes(), header, payload]) {
+            Ok(sleeps) => {
+                if sleeps {
+                    rouse(&rings.out);
+                    wake(&self.socket);
+                }
+                true
+            }
+            Err(_) => false,
         }
     }
 

@@ -33,27 +33,31 @@ impl Outgoing {
         bytes_max: usize,
         put: impl FnOnce(&[&[u8]]) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let (start, bytes) = self.payload.extent();
-        let payload = match bytes {
-            0 => &[],
-            // SAFETY: the payload is readable until its message is reported as sent, which
-            // `Payload::borrowed` requires of its user. The message is not reported yet.
-            _ => unsafe { std::slice::from_raw_parts(start, bytes) },
-        };
+        let payload = bytes_of(&self.payload);
         let (left, is_last) = match self.left {
             None => {
-                let is_short = bytes <= SHORT_BYTES_MAX;
+                let is_short = payload.len() <= SHORT_BYTES_MAX;
                 let short = if is_short { payload } else { &[] };
                 put(&[Head::new(&self.header, payload).as_bytes(), &self.header, short])?;
                 (0, is_short)
             }
             Some(left) => {
-                let end = bytes.min(left + bytes_max);
+                let end = payload.len().min(left + bytes_max);
                 put(&[&payload[left..end]])?;
-                (end, end == bytes)
+                (end, end == payload.len())
             }
         };
         self.left = Some(left);
         Ok(is_last)
+    }
+}
+
+/// Returns the bytes of a payload whose message is not reported as sent yet.
+pub fn bytes_of(payload: &Payload) -> &[u8] {
+    match payload.extent() {
+        (_, 0) => &[],
+        // SAFETY: the payload is readable until its message is reported as sent, which
+        // `Payload::borrowed` requires of its user. The caller has not reported it yet.
+        (start, bytes) => unsafe { std::slice::from_raw_parts(start, bytes) },
     }
 }

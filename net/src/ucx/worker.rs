@@ -266,17 +266,11 @@ impl Carrier for Worker {
         }
     }
 
-    fn send(
-        &mut self,
-        endpoint: EndpointId,
-        header: Vec<u8>,
-        payload: Payload,
-        tag: u64,
-    ) -> Sending {
+    fn send(&mut self, endpoint: EndpointId, header: &[u8], payload: Payload, tag: u64) -> Sending {
         let Some(&Endpoint { ep, .. }) = self.endpoints.get(key_of(endpoint)) else {
             return Sending::Failed("the connection is closed".into());
         };
-        let (start, bytes) = payload.extent();
+        let (header, (start, bytes)) = (header.to_vec(), payload.extent());
         let (head, head_bytes) = (header.as_ptr(), header.len());
         let key = self.begin(Work::Send { tag, _header: header, _payload: payload });
         let mut param = self.parameters(key);

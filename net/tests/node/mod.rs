@@ -235,8 +235,8 @@ fn send(fabric: &mut Fabric) {
 /// Messages that take each way to a peer: small, in several records, announced, larger than a ring.
 pub const ALL_WAYS: [usize; 4] = [10, 5_000, 200_000, 2_000_000];
 
-/// Sends messages to `FABRIC_TO`, if that is given, and sends back what comes. It kills itself after
-/// `FABRIC_COUNT` polls.
+/// Sends messages to `FABRIC_TO`, if that is given, and sends back what comes. It kills itself
+/// after `FABRIC_COUNT` polls.
 fn dies(fabric: &mut Fabric) {
     if let Ok(to) = std::env::var("FABRIC_TO") {
         let peer = fabric.connect(&hex::decode(&to).expect("digits")).expect("a peer");
