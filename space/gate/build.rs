@@ -24,6 +24,7 @@ const SOURCES: &[&str] = &[
     "c/mask.c",
     "c/probe.c",
     "c/far.c",
+    "c/protect.c",
     "c/fault.c",
     "c/family.c",
     "c/exe.c",

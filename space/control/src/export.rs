@@ -4,10 +4,11 @@
 //! writes it, under a lock. Others read entries under a sequence count, and wait for new ones on
 //! the space's event word.
 
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use nagaya_gate::abi::slot_state;
+use nagaya_gate::abi::{exports, slot_state};
 use nagaya_layout::EXPORT_USER_SIZE;
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -15,6 +16,8 @@ use rustix::thread::futex;
 use crate::area::Control;
 use crate::error::Error;
 pub use crate::error::{NAME_MAX, NAMES_MAX};
+use crate::protection::Protection;
+use crate::this::task as this_task;
 
 const NAME_WORDS: usize = (NAME_MAX + 1) / 8;
 
@@ -46,6 +49,11 @@ struct Directory {
 }
 
 const _: () = assert!(size_of::<Directory>() == EXPORT_USER_SIZE as usize);
+// The gate reads used entries (`gate/c/protect.c`).
+const _: () = assert!(offset_of!(Directory, entries) == exports::ENTRIES_AT);
+const _: () = assert!(NAMES_MAX == exports::ENTRIES && size_of::<Entry>() == exports::ENTRY_SIZE);
+const _: () = assert!(offset_of!(Entry, address) == exports::ADDRESS_AT);
+const _: () = assert!(offset_of!(Entry, hold) == exports::HOLD_AT);
 
 type Name = [u64; NAME_WORDS];
 
@@ -208,12 +216,16 @@ pub fn import(
     let slot = control.slot(id);
     let is_vacant =
         || matches!(slot.state.load(Ordering::Acquire), slot_state::FREE | slot_state::REGION);
+    let is_protected = control.protection() == Some(Protection::All);
     let mut seen_alive = None;
     loop {
         let event = control.event().load(Ordering::Acquire);
         let alive = slot.is_announced();
         let generation = slot.generation.load(Ordering::Acquire);
         if alive && slot.export_mapped.load(Ordering::Acquire) == 1 {
+            if let Some(task) = is_protected.then(this_task).flatten() {
+                task.open_directory(id);
+            }
             let entries = &directory(control, id).entries;
             if let Some(answer) = entries.iter().find_map(|e| e.read(&name)) {
                 return Ok(answer);

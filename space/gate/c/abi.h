@@ -8,7 +8,7 @@
 #define NAGAYA_GATE_ABI_H
 
 #define GATE_MAGIC 0x65746167 /* "gate" */
-#define GATE_ABI 7
+#define GATE_ABI 8
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
 #define PAGE 4096ul
 #define HUGE_PAGE (2ul << 20)
@@ -155,7 +155,22 @@ struct space {
 	struct outside *outsides;
 	u32 keep_access; /* 1: tasks may give up rights, and keep access to the others; rights.c */
 	u32 uid, gid;    /* the owner's effective IDs at first */
-	u32 reserved;
+	u32 protection;  /* enum protection */
+};
+
+/* What a task may not do with the memory of others by plain loads and stores; protect.c. */
+enum protection { PROTECT_NONE, PROTECT_WRITES, PROTECT_ALL };
+
+/* The head of a segment: the program's half of the export area, then the directory of exported
+ * names, whose entries follow its first line. See control/src/export.rs. */
+#define EXPORT_USER_SIZE (32ul << 10)
+#define EXPORT_SIZE (64ul << 10)
+#define EXPORTS_AT (EXPORT_USER_SIZE + 128)
+#define EXPORTS_MAX 255
+struct export_entry {
+	u32 sequence, used;
+	u64 address, size, name[12];
+	u64 hold;
 };
 
 /* The kernel's struct sigaction. */

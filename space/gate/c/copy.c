@@ -71,12 +71,13 @@ static u64 copy(void *to, const void *from, u64 size)
 }
 
 /* The same with memory of another task on one side. `torn` becomes 1 where that is another
- * domain's, and not what we may copy by ourselves. */
+ * domain's, and not what we may copy by ourselves. In a space with protection the kernel makes
+ * all copies to others. */
 static u64 copy_remote(u64 here, u64 there, u64 size, const struct far *far, int write, int *torn)
 {
 	if (far) {
 		there = far_address(far, there);
-		if (!is_plain(far, there, size)) {
+		if ((write && space.protection) || !is_plain(far, there, size)) {
 			*torn = 1;
 			return size;
 		}

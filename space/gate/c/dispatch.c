@@ -124,6 +124,7 @@ const u32 gate_offsets[] = {
 	AT(space, slots), AT(space, sites), AT(space, regions), AT(space, copy), AT(space, copy.features), COPY_FEATURES_AT,
 	AT(space, tasks_expected), AT(space, alias), AT(space, memory_fd), AT(space, memory_ino),
 	AT(space, published), AT(space, machine), AT(space, pool), AT(space, outsides), AT(space, keep_access),
+	AT(space, protection), EXPORTS_AT - EXPORT_USER_SIZE, EXPORTS_MAX, sizeof(struct export_entry), AT(export_entry, address), AT(export_entry, hold),
 	sizeof(struct outside), AT(outside, mappings), sizeof(struct ask), AT(ask, address), sizeof(struct region),
 	AT(region, address), AT(task, id), AT(task, returns), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, memory), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),

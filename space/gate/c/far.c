@@ -24,7 +24,7 @@ static struct slot *far_slot(struct task *t, u64 address)
 }
 
 /* Returns 0 if the process is no task of another domain; -1 if it is, and cannot be looked
- * at: its memory may go under our hands. */
+ * at: its memory may go under our hands, or is protected. */
 int find_far(struct task *t, u64 pid, struct far *found)
 {
 	struct task *block;
@@ -32,6 +32,8 @@ int find_far(struct task *t, u64 pid, struct far *found)
 	if (!space.alias || id >= space.tasks_max ||
 	    space.slots[id].domain == space.slots[t->id].domain)
 		return 0;
+	if (space.protection == PROTECT_ALL)
+		return -1;
 	block = (void *)__atomic_load_n(&space.slots[id].task, __ATOMIC_ACQUIRE);
 	found->segment = space.base + id * space.segment_size;
 	found->end = found->segment + space.segment_size;

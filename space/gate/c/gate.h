@@ -184,6 +184,9 @@ enum verdict gate_mremap(struct task *t, struct regs *r);
 enum verdict gate_shmat(struct task *t, struct regs *r);
 enum verdict gate_shmdt(struct task *t, struct regs *r);
 
+/* protect.c */
+int may_open(struct task *t, u64 address, u64 size, u64 prot);
+
 /* outside.c */
 long map_outside(struct task *t, const struct regs *r);
 long forget_outside(struct task *t, u64 address, u64 size);

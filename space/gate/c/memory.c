@@ -224,12 +224,15 @@ static int is_own(struct task *t, u64 address, u64 size)
 }
 
 /* Returns true if the program must not change the mappings of this range: the control area,
- * memory of other tasks, and Nagaya's part of its own segment. */
+ * memory of other tasks, Nagaya's part of its own segment, and the alias. */
 int is_foreign(struct task *t, u64 address, u64 size)
 {
 	u64 end = space.base + space.segment_size * space.tasks_max;
-	if (t->detached || address >= end || size > ~address || address + size <= space.window)
+	if (t->detached || size > ~address || address + size <= space.window)
 		return 0;
+	if (address >= end) /* the alias, through which all segments can be reached */
+		return space.alias && address < space.alias + (end - space.base) &&
+		       address + size > space.alias;
 	int is_export = address >= t->segment && address + size <= align_down((u64)t, PAGE);
 	return !is_own(t, address, size) && !is_export && !is_region(t, address, size);
 }

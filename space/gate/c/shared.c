@@ -78,7 +78,7 @@ enum verdict gate_mprotect(struct task *t, struct regs *r)
 {
 	u64 address = r->a1, size = align_up(r->a2, PAGE);
 	if (is_foreign(t, address, size))
-		return answer(r, -EACCES);
+		return may_open(t, address, size, r->a3) ? PASS : answer(r, -EACCES);
 	if (!has_shared(t) || address % PAGE || !size || address < t->own_start ||
 	    size > t->segment_end - t->own_start || address > t->segment_end - size)
 		return PASS;

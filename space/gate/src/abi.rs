@@ -46,6 +46,31 @@ pub mod region_state {
     pub const REMOVING: u32 = 3;
 }
 
+/// Protection of the tasks from each other, as it stands in [`Space::protection`].
+pub mod protection {
+    /// Tasks can read and write each other's memory.
+    pub const NONE: u32 = 0;
+    /// Tasks cannot write each other's memory.
+    pub const WRITES: u32 = 1;
+    /// Tasks cannot read or write each other's memory.
+    pub const ALL: u32 = 2;
+}
+
+/// The layout of the directory of exported names, which the crate `control` defines and the gate
+/// reads.
+pub mod exports {
+    /// Offset of the first entry from the start of the directory.
+    pub const ENTRIES_AT: usize = 128;
+    /// Number of entries.
+    pub const ENTRIES: usize = 255;
+    /// Bytes of an entry.
+    pub const ENTRY_SIZE: usize = 128;
+    /// Offset of the address in an entry.
+    pub const ADDRESS_AT: usize = 8;
+    /// Offset of the hold word in an entry.
+    pub const HOLD_AT: usize = 120;
+}
+
 /// One entry a task ID.
 #[repr(C)]
 #[derive(Debug)]
@@ -211,7 +236,8 @@ pub struct Space {
     pub uid: u32,
     /// Its effective group.
     pub gid: u32,
-    reserved: u32,
+    /// One of [`protection`].
+    pub protection: AtomicU32,
 }
 
 /// A file or device, as /proc/PID/maps names it.
@@ -436,6 +462,12 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, pool),
         offset_of!(Space, outsides),
         offset_of!(Space, keep_access),
+        offset_of!(Space, protection),
+        exports::ENTRIES_AT,
+        exports::ENTRIES,
+        exports::ENTRY_SIZE,
+        exports::ADDRESS_AT,
+        exports::HOLD_AT,
         size_of::<Outside>(),
         offset_of!(Outside, mappings),
         size_of::<Ask>(),

@@ -18,7 +18,7 @@ use abi::{Space, Start, Task};
 pub const MAGIC: u32 = 0x6574_6167;
 /// Version of the structures: `GATE_ABI` of `c/abi.h`, which the image carries in its head. A test
 /// and [`Gate::at`] compare the two.
-pub const ABI: u32 = 7;
+pub const ABI: u32 = 8;
 
 /// The code, to be mapped at the start of a space's control area.
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate.bin"));
