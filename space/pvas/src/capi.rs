@@ -376,7 +376,12 @@ pub extern "C" fn pvas_export_area(pvd: c_int, pvid: c_int) -> *mut c_void {
         let id = pvid as u32;
         match control.slot(id).export_mapped.load(Ordering::Acquire) {
             0 => Err(Error::NoTask(id)),
-            _ => Ok(start),
+            _ => {
+                if let Some(task) = this_task().filter(|_| control.protection().is_some()) {
+                    task.open_export_area(id);
+                }
+                Ok(start)
+            }
         }
     }))
 }
@@ -454,6 +459,9 @@ pub unsafe extern "C" fn pvas_import(
         let id = check_id(control, pvid)?;
         let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
         let (found, bytes) = export::import(&control, id, name?, timeout)?;
+        if let Some(task) = this_task().filter(|_| control.protection().is_some()) {
+            task.open_exported(id, found, bytes);
+        }
         // SAFETY: `addr` and `size` are each null or writable by this function's contract.
         unsafe {
             if !addr.is_null() {

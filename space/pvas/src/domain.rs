@@ -31,7 +31,7 @@ use crate::keeper::{self, Answer, Request, Start};
 use crate::memory::Memory;
 use crate::own_memory::Forkable;
 use crate::owner;
-use crate::views::Views;
+use crate::views::{ALL_RIGHTS, Views};
 
 /// Time limit for a keeper's answer. Its owner serves nobody else meanwhile.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -109,7 +109,7 @@ impl Domains {
         }
         let domain = Domain::create(control, &self.memory, ids.clone(), processors)?;
         let views = self.views.as_mut().expect("made before");
-        views.map(&control.layout(), &self.memory, ids.clone())?;
+        views.map(&control.layout(), &self.memory, ids.clone(), ALL_RIGHTS)?;
         Ok(domain)
     }
 

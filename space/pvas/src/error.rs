@@ -61,6 +61,8 @@ pub enum Error {
     OverMachines,
     /// The task lives on another machine.
     Elsewhere(u32),
+    /// The kernel refuses copies between processes, which protected tasks need.
+    NoKernelCopies(Errno),
 }
 
 impl Error {
@@ -81,6 +83,7 @@ impl Error {
             | Error::NotShared
             | Error::OverMachines => Errno::INVAL,
             Error::Elsewhere(_) => Errno::REMOTE,
+            Error::NoKernelCopies(_) => Errno::PERM,
             Error::IdTaken(_) => Errno::BUSY,
             Error::Full(_) => Errno::AGAIN,
             Error::Null(_) => Errno::FAULT,
@@ -142,6 +145,13 @@ impl fmt::Display for Error {
                  position-independent (build them with -pie)"
             ),
             Error::Elsewhere(id) => write!(f, "task {id} lives on another machine"),
+            Error::NoKernelCopies(errno) => write!(
+                f,
+                "protected tasks need process_vm_readv and process_vm_writev between processes, \
+                 which this system refuses: {} (does a seccomp filter deny them, or is \
+                 kernel.yama.ptrace_scope 2 or 3?)",
+                describe(*errno)
+            ),
             Error::System(call, Errno::NOMEM) => {
                 write!(f, "{call}: out of memory{}", map_count_hint())
             }

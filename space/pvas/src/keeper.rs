@@ -26,7 +26,7 @@ use crate::memory::Memory;
 use crate::outside;
 use crate::owner;
 use crate::program;
-use crate::views::Views;
+use crate::views::{self, Views};
 
 /// Version of the protocol. Owner and keeper run the same program, so it never differs.
 pub(crate) const VERSION: u32 = 0x100;
@@ -187,8 +187,9 @@ fn map_views(control: Control, memory: &Memory, ids: &Range<u32>) -> Result<View
     memory.map_alias_again()?;
     let layout = control.layout();
     let mut views = Views::new()?;
-    views.map(&layout, memory, 0..ids.start)?;
-    views.map(&layout, memory, ids.end..layout.tasks_max())?;
+    let rights = views::rights(control);
+    views.map(&layout, memory, 0..ids.start, rights)?;
+    views.map(&layout, memory, ids.end..layout.tasks_max(), rights)?;
     Ok(views)
 }
 

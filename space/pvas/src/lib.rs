@@ -10,7 +10,7 @@
 //! tasks have of it. `domain` creates parts of a space that have separate page tables. Each domain
 //! has a `keeper`, and all map the same `memory` (`views`). `machines` divides a space among
 //! several machines, and `agent` reports to the transport of pages between them. `window` selects
-//! the address of a space.
+//! the address of a space. `kernel_copies` tests whether the kernel copies between processes.
 
 pub mod agent;
 mod capi;
@@ -22,6 +22,7 @@ mod error;
 mod fork;
 mod handles;
 mod keeper;
+mod kernel_copies;
 pub mod machines;
 mod memory;
 mod outside;
@@ -37,7 +38,7 @@ mod watcher;
 pub mod window;
 
 pub use child::Attributes;
-pub use control::Control;
+pub use control::{Control, Protection};
 pub use domain::DomainInfo;
 pub use error::Error;
 pub use space::{Space, SpaceOptions, is_fixed, parse_size};

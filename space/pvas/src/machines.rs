@@ -12,6 +12,7 @@ use crate::domain::Domains;
 use crate::error::Error;
 use crate::owner;
 use crate::space::Space;
+use crate::views::ALL_RIGHTS;
 
 /// The memory that an agent manages.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl Domains {
         let memory = self.memory();
         let mut views = Vec::new();
         for ids in ids {
-            views.push(crate::views::map_view(layout, memory, ids)?);
+            views.push(crate::views::map_view(layout, memory, ids, ALL_RIGHTS)?);
         }
         let file = rustix::io::fcntl_dupfd_cloexec(memory.file(), 0);
         let file = file.map_err(|errno| Error::System("dup", errno))?;

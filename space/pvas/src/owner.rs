@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use control::Control;
+use control::{Control, Protection};
 
 use nagaya_gate::abi::{
     Ask, COPY_AVX512, COPY_FSGSBASE, IMAGES_MAX, Image, Outside, PUBLISHED_BLOCK, REGIONS_MAX,
@@ -151,6 +151,11 @@ pub fn permit_losses(control: Control) {
     control.space().keep_access.store(1, Ordering::Release);
 }
 
+/// Protects the memory of tasks from the others. Each task must then be a domain of its own.
+pub fn set_protection(control: Control, protection: Protection) {
+    control.space().protection.store(protection.word(), Ordering::Release);
+}
+
 /// Records `memory` as the memory of the segments.
 ///
 /// # Safety
@@ -206,6 +211,14 @@ pub fn give_to_domain(control: Control, ids: Range<u32>, domain: u32) -> Result<
     }
     ids.for_each(|id| control.slot(id).domain.store(domain, Ordering::Release));
     Ok(())
+}
+
+/// Returns the lowest ID that is not taken and has a domain to itself, or can get one. Each domain
+/// but the owner's has one ID.
+pub fn free_id_apart(control: Control) -> Option<u32> {
+    let is_free = |id: u32| control.slot(id).state.load(Ordering::Acquire) == slot_state::FREE;
+    let is_apart = |id: u32| control.domain_of(id) != 0 && is_free(id);
+    (0..control.tasks_max()).find(|&id| is_apart(id) || is_unused(control, id))
 }
 
 /// Returns the lowest ID of the owner's domain that was never taken.

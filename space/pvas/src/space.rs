@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Once, RwLock};
 
-use control::Control;
+use control::{Control, Protection};
 use nagaya_gate::Gate;
 use nagaya_layout::{
     CONTROL_SIZE, LayoutError, PAGE_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT,
@@ -19,6 +19,7 @@ use crate::child::{self, Attributes};
 use crate::copy_plan;
 use crate::domain::{DomainInfo, Domains};
 use crate::error::Error;
+use crate::kernel_copies;
 use crate::memory::Memory;
 use crate::owner;
 use crate::program::{abandon, comm, load_into};
@@ -49,13 +50,19 @@ pub struct SpaceOptions {
     /// The addresses of the window, and of the parts of tasks in their segments, are the same in
     /// every run. [`window::wants_fixed_addresses`] has the same effect.
     pub fixed_addresses: bool,
+    /// The memory of tasks is protected from the others. Each task is then a domain of its own, and
+    /// the memory of tasks is shared memory.
+    pub protection: Option<Protection>,
     /// Start of the window, if another process has chosen it ([`window::common_window`]).
     pub window: Option<u64>,
 }
 
 impl SpaceOptions {
-    /// Returns true if `shared` is set here or by PVAS_SHARED.
+    /// Returns true if `shared` is set here or by PVAS_SHARED, or if the protection needs it.
     fn is_shared(&self) -> Result<bool, Error> {
+        if self.protection.is_some() {
+            return Ok(true);
+        }
         match std::env::var_os("PVAS_SHARED") {
             None => Ok(self.shared),
             Some(value) if value == "0" || value.is_empty() => Ok(self.shared),
@@ -185,6 +192,9 @@ impl Space {
         if shared && options.tasks_max.unwrap_or(options.tasks_min) > most {
             return Err(Error::NoAddressSpace);
         }
+        if options.protection.is_some() {
+            kernel_copies::check().map_err(Error::NoKernelCopies)?;
+        }
         let (copies, _) = copy_plan::current()?;
         let keeps_access = keeps_access()?;
         let watcher = Watcher::get()?;
@@ -210,6 +220,9 @@ impl Space {
         }
         owner::set_watcher(control, watcher.tid());
         owner::set_copy_plan(control, &copies);
+        if let Some(protection) = options.protection {
+            owner::set_protection(control, protection);
+        }
         if keeps_access {
             owner::permit_losses(control);
         }
@@ -254,6 +267,11 @@ impl Space {
     /// Returns the number of the domain that an ID belongs to; 0 is the domain of this process.
     pub fn domain_of(&self, id: u32) -> u32 {
         self.control.domain_of(id)
+    }
+
+    /// Returns the protection of the tasks from each other.
+    pub fn protection(&self) -> Option<Protection> {
+        self.control.protection()
     }
 
     /// Returns the space's shared state.
@@ -312,10 +330,8 @@ impl Space {
             true => Program::open_fixed(path, arguments.clone())?,
             false => Program::open(path, arguments.clone())?,
         };
-        let id = match program.executable.headers.is_fixed {
-            true => Some(self.id_alone(id)?),
-            false => id,
-        };
+        let is_alone = program.executable.headers.is_fixed || self.protection().is_some();
+        let id = if is_alone { Some(self.id_alone(id)?) } else { id };
         let limit = match (attributes.segment_size, self.layout.segment(0)) {
             (Some(size), Some(whole)) => {
                 whole.limited(size).map_err(|_| Error::Invalid(
@@ -346,20 +362,30 @@ impl Space {
         Ok((id, pid))
     }
 
-    /// Returns an ID outside domain 0, for a program that is linked to fixed addresses. Its
-    /// addresses may be taken in the owner's mm. An ID of domain 0, given or chosen here, first
-    /// gets a separate domain.
+    /// Returns an ID outside domain 0, for a task that is protected from others, or whose program is
+    /// linked to fixed addresses, which may be taken in the owner's mm. An ID of domain 0, given or
+    /// chosen here, first gets a separate domain.
     fn id_alone(&self, id: Option<u32>) -> Result<u32, Error> {
         let id = match id {
             Some(id) if id >= self.layout.tasks_max() => {
                 return Err(Error::IdRange(i64::from(id), self.layout.tasks_max()));
             }
-            Some(id) if self.domain_of(id) != 0 => return Ok(id),
             Some(id) => id,
-            None => owner::unused_id(self.control).ok_or(Error::Full(self.layout.tasks_max()))?,
+            None => self.free_id_alone().ok_or(Error::Full(self.layout.tasks_max()))?,
         };
+        if self.domain_of(id) != 0 {
+            return Ok(id);
+        }
         self.add_domain(id..id + 1, Vec::new())?;
         Ok(id)
+    }
+
+    fn free_id_alone(&self) -> Option<u32> {
+        match self.protection() {
+            // Other domains may have tasks at the program's addresses.
+            None => owner::unused_id(self.control),
+            Some(_) => owner::free_id_apart(self.control),
+        }
     }
 
     /// Starts a task in the owner's mm. Returns its PID and the owner's PID, which identifies that

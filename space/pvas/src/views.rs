@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use control::{Control, Protection};
 use nagaya_layout::SpaceLayout;
 use pager::holes::Holes;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -39,19 +40,32 @@ impl Views {
         Ok(Self { holes, mapped: Vec::new() })
     }
 
-    /// Maps views of the segments of these IDs, in which nothing is mapped yet.
+    /// Maps views of the segments of these IDs, in which nothing is mapped yet, with these rights.
     pub fn map(
         &mut self,
         layout: &SpaceLayout,
         memory: &Memory,
         ids: Range<u32>,
+        rights: ProtFlags,
     ) -> Result<(), Error> {
         if ids.is_empty() {
             return Ok(());
         }
-        let view = map_view(layout, memory, ids)?;
+        let view = map_view(layout, memory, ids, rights)?;
         self.mapped.push((view.start, view.len()));
         self.holes.watch(view).map_err(Error::Views)
+    }
+}
+
+/// The rights of a process that may do everything with the memory of tasks.
+pub(crate) const ALL_RIGHTS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// Returns the rights of a domain's tasks in the memory of the other domains.
+pub(crate) fn rights(control: Control) -> ProtFlags {
+    match control.protection() {
+        None => ALL_RIGHTS,
+        Some(Protection::Writes) => ProtFlags::READ,
+        Some(Protection::All) => ProtFlags::empty(),
     }
 }
 
@@ -60,6 +74,7 @@ pub(crate) fn map_view(
     layout: &SpaceLayout,
     memory: &Memory,
     ids: Range<u32>,
+    rights: ProtFlags,
 ) -> Result<Range<usize>, Error> {
     let start = layout.base() + u64::from(ids.start) * layout.segment_size();
     let size = (ids.len() as u64 * layout.segment_size()) as usize;
@@ -68,8 +83,7 @@ pub(crate) fn map_view(
     // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping, and the advices apply to the new
     // mapping.
     unsafe {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        mmap(start as *mut _, size, protection, flags, memory.file(), offset)
+        mmap(start as *mut _, size, rights, flags, memory.file(), offset)
             .map_err(|errno| Error::System("mmap of other domains' segments", errno))?;
         // A fork or a core file of one task must not include the other segments.
         for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
