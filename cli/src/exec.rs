@@ -8,6 +8,7 @@ use std::process::Command;
 use nagaya_server::Failure;
 use nagaya_server::job::Job;
 use nagaya_server::stub::{self, Exec, Outcome};
+use pvas::Protection;
 
 use crate::delegatee::Place;
 use crate::program;
@@ -45,6 +46,14 @@ pub struct Options {
     /// Give the job the same addresses in every run; only the first task of a job sets it
     #[arg(long, help_heading = JOB)]
     fixed_addresses: bool,
+    /// Protect the memory of each task from the others: writes (the default), or all accesses
+    ///
+    /// All tasks of a job need the same setting. NAGAYA_PROTECT has the same effect. See
+    /// nagaya-run(1).
+    #[arg(long, value_name = "writes|all", num_args = 0..=1, require_equals = true,
+          default_missing_value = "writes", value_parser = program::protection,
+          hide_possible_values = true, help_heading = JOB)]
+    protect: Option<Protection>,
     /// Run the program as an ordinary process if it cannot be a task
     #[arg(long)]
     fallback: bool,
@@ -63,6 +72,8 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
     let fallback = options.fallback || variable("NAGAYA_FALLBACK").is_some_and(|v| v == "1");
     program::check_name("exec", &options.program[0])?;
     let path = program::find(&options.program[0])?;
+    let protection = program::wanted_protection(options.protect)?;
+    program::check_protection(protection, options.delegatee.is_some())?;
     let exec = Exec {
         job: Job::of_environment(options.job.as_deref(), &variable),
         path: path.clone(),
@@ -70,6 +81,7 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
         id: options.id,
         segment_size: program::wanted_segment_size(options.segment_size)?,
         fixed_addresses: options.fixed_addresses,
+        protection,
         delegatee: options.delegatee.as_ref().map(|place| place.text().to_owned()),
         sigmask,
         verbose: options.verbose,

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nagaya_server::Failure;
+use pvas::Protection;
 use rustix::fs::{Access, AtFlags, CWD};
 
 /// Finds a program as execvp(3) does. Errors: status 127 (not found) or 126.
@@ -69,6 +70,34 @@ pub fn wanted_segment_size(option: Option<u64>) -> Result<Option<u64>, Failure> 
             .map_err(|e| Failure::ours(format!("PVAS_SEGMENT_SIZE={text}: {e}"))),
         (option, _) => Ok(option),
     }
+}
+
+/// The protection of tasks from each other: as asked for, else by NAGAYA_PROTECT.
+pub fn wanted_protection(option: Option<Protection>) -> Result<Option<Protection>, Failure> {
+    match (option, std::env::var_os("NAGAYA_PROTECT")) {
+        (None, Some(text)) if !text.is_empty() && text != "0" => {
+            let text = text.to_string_lossy();
+            let protection = protection(&text);
+            protection.map(Some).map_err(|e| Failure::ours(format!("NAGAYA_PROTECT={text}: {e}")))
+        }
+        (option, _) => Ok(option),
+    }
+}
+
+/// Reads the kind of protection given on the command line.
+pub fn protection(text: &str) -> Result<Protection, String> {
+    Protection::parse(text).ok_or("must be writes or all".to_owned())
+}
+
+/// Refuses a delegatee of the node server in a protected job.
+pub fn check_protection(protection: Option<Protection>, delegatee: bool) -> Result<(), Failure> {
+    if protection.is_some() && delegatee {
+        return Err(Failure::ours(
+            "--delegatee does not work with --protect: a delegatee writes to the memory of other \
+             tasks",
+        ));
+    }
+    Ok(())
 }
 
 /// Reads how much memory pages may take: enough for a program to begin.

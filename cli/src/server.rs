@@ -8,7 +8,7 @@ use crate::delegatee::Place;
 use nagaya_server::Failure;
 use nagaya_server::serve::{refuse, serve_job};
 use nagaya_server::server::Server;
-use pvas::SpaceOptions;
+use pvas::{Protection, SpaceOptions};
 
 /// Serve a job (started by `nagaya exec`)
 #[derive(Debug, clap::Args)]
@@ -27,6 +27,8 @@ pub struct Options {
     shared: bool,
     #[arg(long)]
     fixed_addresses: bool,
+    #[arg(long, value_parser = crate::program::protection)]
+    protect: Option<Protection>,
     #[arg(long)]
     delegatee: Option<Place>,
     #[arg(long)]
@@ -49,6 +51,7 @@ pub fn server(options: Options) -> Result<i32, Failure> {
         tasks_min: options.tasks,
         shared: options.shared,
         fixed_addresses: options.fixed_addresses,
+        protection: options.protect,
         ..SpaceOptions::default()
     };
     let created = Server::new(&options.job, listener, space, 0);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use coherence::ride::Policy;
 use launch::placement::Domains;
+use pvas::Protection;
 
 use super::pool::Pools;
 use crate::bind::Bind;
@@ -84,6 +85,14 @@ pub struct Options {
     /// For debugging. NAGAYA_FIXED_ADDRESSES=1 has the same effect. See nagaya-run(1).
     #[arg(long, help_heading = TASKS)]
     pub fixed_addresses: bool,
+    /// Protect the memory of each task from the others: writes (the default), or all accesses
+    ///
+    /// Each task then has its own page tables. NAGAYA_PROTECT has the same effect. See
+    /// nagaya-run(1).
+    #[arg(long, value_name = "writes|all", num_args = 0..=1, require_equals = true,
+          default_missing_value = "writes", value_parser = program::protection,
+          hide_possible_values = true, help_heading = TASKS)]
+    pub protect: Option<Protection>,
     /// Set a variable in the tasks, or pass on its value
     #[arg(short = 'x', value_name = "VAR[=VALUE]", help_heading = INPUT_OUTPUT)]
     pub variables: Vec<OsString>,

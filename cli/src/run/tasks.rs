@@ -71,7 +71,8 @@ pub fn run(
     let window = joined.as_ref().map(|joined| joined.order.window);
     let space = space_options(&options, is_shared, window)?;
     let mut server = serve(space, &job.name, &socket, &inheritance)?;
-    let affinities = add_domains(&mut server, domains.unwrap_or_default(), program.is_fixed)?;
+    let is_alone = program.is_fixed || options.protect.is_some();
+    let affinities = add_domains(&mut server, domains.unwrap_or_default(), is_alone)?;
     if let Some(place) = &options.delegatee {
         let place = place.found()?;
         server.start_delegatee(place.mask(), place.tasks)?;
@@ -179,6 +180,7 @@ fn space_options(
         tasks_min: options.n,
         shared,
         fixed_addresses: options.fixed_addresses,
+        protection: options.protect,
         window,
         ..SpaceOptions::default()
     })
@@ -198,18 +200,19 @@ fn serve(
     Server::new(job, socket.listener()?, space, signals)
 }
 
-/// Adds the domains to the space; returns the affinity of each task.
+/// Adds the domains to the space, one for each task if `is_alone`. Returns the affinity of each
+/// task.
 fn add_domains(
     server: &mut Server,
     domains: Vec<Domain>,
-    is_fixed: bool,
+    is_alone: bool,
 ) -> Result<Vec<Vec<u8>>, Failure> {
     let mut affinities = Vec::new();
     for (number, domain) in domains.iter().enumerate() {
         let first = affinities.len() as u32;
         affinities.extend((0..domain.tasks).map(|_| domain.mask()));
-        // Programs that are linked to their addresses cannot share an mm: each gets its own.
-        if is_fixed {
+        // Programs that are linked to their addresses cannot share an mm, nor can protected tasks.
+        if is_alone {
             for id in first..first + domain.tasks {
                 server.add_domain(id..id + 1, domain.mask())?;
             }

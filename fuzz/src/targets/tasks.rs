@@ -71,6 +71,7 @@ fn node_server_seeds() -> Seeds {
         preferred_id: None,
         identity: None,
         mounts: false,
+        protection: None,
         outlives_stub: false,
         inheritance: nagaya_server::inherit::Inheritance::of_this_process(0),
     };

@@ -10,7 +10,7 @@ use crate::inherit::Inheritance;
 use crate::maps::Mapping;
 
 /// Version of the protocol; changes with every change of a message.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// Limit of a request's body in bytes. The kernel passes at most 6 MiB of arguments and environment
 /// to a stub.
@@ -55,6 +55,8 @@ pub struct Start {
     pub identity: Option<Identity>,
     /// The stub sends its mounts too.
     pub mounts: bool,
+    /// Name of the protection that the stub requests, if it requests one.
+    pub protection: Option<String>,
     /// The task lives on when the stub disconnects.
     pub outlives_stub: bool,
     /// All other inherited attributes.
@@ -83,6 +85,8 @@ pub enum Reply {
         /// one.
         is_known: bool,
     },
+    /// The stub requests another protection than the job has; has a line to print. Nothing was run.
+    Disagrees(String),
     /// The task could not be started; has a line to print and the status to exit with.
     Refused(String, i32),
     /// Some of the job's ranks on this node have not started; sent to the stub of local rank 0.
@@ -119,6 +123,8 @@ pub struct Status {
     pub segment_size: u64,
     /// Number of IDs; every ID is lower.
     pub tasks_max: u32,
+    /// Name of the protection of the tasks from each other, if there is one.
+    pub protection: Option<String>,
     /// The living tasks.
     pub tasks: Vec<TaskStatus>,
     /// Domains, each with separate page tables; the first is the server's own mm.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use pvas::Protection;
 use pvas::connection::Connection;
 use rustix::fs::{FlockOperation, flock};
 
@@ -27,6 +28,8 @@ pub struct Wanted<'a> {
     pub shared: bool,
     /// The job's addresses are the same in every run.
     pub fixed_addresses: bool,
+    /// The tasks are protected from each other.
+    pub protection: Option<Protection>,
     /// Value of `--delegatee`.
     pub delegatee: Option<&'a str>,
     /// The user already knows that ranks of the job are in other spaces.
@@ -165,6 +168,9 @@ fn start_server(
     }
     if wanted.shared {
         command.arg("--shared");
+    }
+    if let Some(protection) = wanted.protection {
+        command.arg(format!("--protect={}", protection.name()));
     }
     if wanted.apart_is_known {
         command.arg("--apart-is-known");

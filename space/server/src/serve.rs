@@ -107,6 +107,7 @@ mod tests {
             preferred_id: None,
             identity: Some(Identity::of_this_process()),
             mounts: false,
+            protection: None,
             outlives_stub: false,
             inheritance: Inheritance::of_this_process(0),
         }))

@@ -27,7 +27,7 @@ use nagaya_layout::{
     CONTROL_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
 };
 use pvas::placeholder::Placeholder;
-use pvas::{Attributes, Space, SpaceOptions};
+use pvas::{Attributes, Protection, Space, SpaceOptions};
 
 use crate::identity::Identity;
 use crate::job::Job;
@@ -490,6 +490,9 @@ impl Server {
         if self.identity.has_rights(peer.pid) == Some(false) {
             return Ok(self.apart(start));
         }
+        if let Some(message) = self.disagreement(start) {
+            return Ok(Reply::Disagrees(message));
+        }
         let mounts = take_mounts(start, &mut fds);
         let Some((cwd, fds)) = fds.split_first().filter(|(_, f)| f.len() == start.fds.len()) else {
             return Err(Failure::ours("descriptors and their numbers disagree"));
@@ -554,9 +557,27 @@ impl Server {
     /// Enters a stub's mounts if only the mounts of its identity differ and the kernel permits it.
     fn visit(&self, identity: &Identity, mounts: Option<Mounts>) -> Option<Visit> {
         // Keepers start the tasks of other domains, so the space may have one domain only.
-        let is_possible =
-            self.identity.differs_in_mounts_only(identity) && self.space.domains().len() == 1;
+        let is_possible = self.identity.differs_in_mounts_only(identity)
+            && self.space.domains().len() == 1
+            && self.space.protection().is_none();
         if is_possible { Visit::new(&mounts?).ok() } else { None }
+    }
+
+    /// Returns a line for a stub that requests another protection than this job has.
+    fn disagreement(&self, start: &Start) -> Option<String> {
+        let ours = self.space.protection().map(Protection::name);
+        let theirs = start.protection.as_deref();
+        let option =
+            |it: Option<&str>| it.map_or("no --protect".into(), |it| format!("--protect={it}"));
+        (ours != theirs).then(|| {
+            format!(
+                "job {} runs with {}, and this task was started with {}: start all tasks of a job \
+                 with the same --protect",
+                self.job,
+                option(ours),
+                option(theirs)
+            )
+        })
     }
 
     /// Returns the reply to a stub whose program cannot be a task here.
@@ -588,6 +609,7 @@ impl Server {
             base: layout.base(),
             segment_size: layout.segment_size(),
             tasks_max: layout.tasks_max(),
+            protection: self.space.protection().map(|it| it.name().to_owned()),
             tasks,
             domains,
         }

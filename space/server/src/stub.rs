@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use pvas::Protection;
 use pvas::connection::Connection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -37,6 +38,8 @@ pub struct Exec {
     pub segment_size: Option<u64>,
     /// The job's addresses are the same in every run, if this stub starts the server.
     pub fixed_addresses: bool,
+    /// Protection of the tasks from each other, on which all stubs of a job agree.
+    pub protection: Option<Protection>,
     /// Value of `--delegatee`, if this stub starts the server.
     pub delegatee: Option<String>,
     /// Signal mask with which this process was started.
@@ -85,6 +88,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         preferred_id: exec.job.local_rank,
         identity: Some(Identity::of_this_process()),
         mounts: mounts.is_some(),
+        protection: exec.protection.map(|it| it.name().to_owned()),
         outlives_stub: false,
         inheritance,
     }));
@@ -97,6 +101,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         segment_size: exec.segment_size,
         shared: is_fixed,
         fixed_addresses: exec.fixed_addresses,
+        protection: exec.protection,
         delegatee: exec.delegatee.as_deref(),
         apart_is_known: false,
     };
@@ -178,14 +183,25 @@ fn apart_warning(job: &str, ranks: u32, differences: &[String]) -> String {
 /// stopped.
 const OTHERS_ANSWER: Duration = Duration::from_secs(60);
 
-/// Asks the job's servers for other identities to start the task. If none does, the error has two
-/// parts: the differences, unless the user knows them, and true if the user knows or is informed
-/// now.
+/// The reason why no server for another identity has started the task.
+enum Elsewhere {
+    /// One of them has another protection than this stub requests; has a line to print.
+    Disagrees(String),
+    /// There is none, or their identities differ too much.
+    Nowhere {
+        /// The differences, unless the user knows them.
+        differences: Option<Vec<String>>,
+        /// The user knows them, or is informed now.
+        is_known: bool,
+    },
+}
+
+/// Asks the job's servers for other identities to start the task.
 fn ask_others(
     place: &Place,
     start: &Request,
     fds: &[BorrowedFd<'_>],
-) -> Result<Started, (Option<Vec<String>>, bool)> {
+) -> Result<Started, Elsewhere> {
     let mut unknown = None;
     let (mut is_apart, mut is_known) = (false, false);
     for mut connection in place.others() {
@@ -201,16 +217,17 @@ fn ask_others(
                 is_known |= known;
                 unknown.get_or_insert(differences);
             }
+            Ok(Some(Reply::Disagrees(message))) => return Err(Elsewhere::Disagrees(message)),
             // The server cannot run the program, or is about to end. The server for this identity
             // reports the cause.
             _ => {}
         }
     }
-    Err((unknown.filter(|_| !is_known), is_apart))
+    Err(Elsewhere::Nowhere { differences: unknown.filter(|_| !is_known), is_known: is_apart })
 }
 
 /// Asks the job's server to start the task. The inner result is the server's reply; the outer error
-/// means that there is no reply.
+/// means that there is no reply, or that the stub disagrees with its job.
 fn ask(
     job: &Job,
     wanted: Wanted<'_>,
@@ -228,6 +245,7 @@ fn ask(
         let (_place, mut connection, started) = match find(job, wanted, start, fds, &mut apart) {
             Ok(Found::Server(place, connection, started)) => (place, connection, started),
             Ok(Found::Task(started)) => return Ok(Ok(started)),
+            Ok(Found::Disagreement(failure)) => return Err(failure),
             Err(failure) => return Ok(Err(failure)),
         };
         // A server that refuses may not have read the whole request. Its reply is available all the
@@ -245,6 +263,7 @@ fn ask(
                 let message = format!("the node server of job {} has other {what}", job.name);
                 return Ok(Err(Failure::ours(message)));
             }
+            Ok(Some(Reply::Disagrees(message))) => return Err(Failure::ours(message)),
             Ok(Some(Reply::Refused(message, status))) => {
                 return Ok(Err(Failure { message, status }));
             }
@@ -268,6 +287,8 @@ enum Found {
     Server(Place, Connection, bool),
     /// The task, started by a server for another identity.
     Task(Started),
+    /// Another server of the job has another protection.
+    Disagreement(Failure),
 }
 
 /// Finds the job's server for this identity, or a server for another identity that starts the task,
@@ -286,7 +307,10 @@ fn find(
     }
     let apart_is_known = match ask_others(&place, start, fds) {
         Ok(started) => return Ok(Found::Task(started)),
-        Err((differences, is_known)) => {
+        Err(Elsewhere::Disagrees(message)) => {
+            return Ok(Found::Disagreement(Failure::ours(message)));
+        }
+        Err(Elsewhere::Nowhere { differences, is_known }) => {
             *apart = differences.or(apart.take());
             is_known
         }

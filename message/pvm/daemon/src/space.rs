@@ -115,6 +115,7 @@ impl Space {
             preferred_id: None,
             identity: None,
             mounts: false,
+            protection: None,
             outlives_stub: true,
             inheritance: self.inheritance.clone(),
         };
