@@ -188,7 +188,7 @@ enum verdict gate_shmdt(struct task *t, struct regs *r);
 int may_open(struct task *t, u64 address, u64 size, u64 prot);
 
 /* outside.c */
-long map_outside(struct task *t, const struct regs *r);
+long map_outside(struct task *t, const struct regs *r, u64 address);
 long forget_outside(struct task *t, u64 address, u64 size);
 enum verdict gate_io_setup(struct task *t, struct regs *r);
 enum verdict gate_io_destroy(struct task *t, struct regs *r);

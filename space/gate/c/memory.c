@@ -319,7 +319,7 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 		}
 		/* A file that lets only the kernel choose the address, or the program's error. */
 		if (at == -EINVAL && !hint && !(flags & MAP_ANONYMOUS) && !(r->a3 & PROT_EXEC))
-			return answer(r, map_outside(t, r));
+			return answer(r, map_outside(t, r, 0));
 	}
 	if (!is_error(at)) {
 		long error = 0;

@@ -1,5 +1,6 @@
 /* outside.c - what a task has in the mm that the end of its segment does not remove: mappings
- * whose address only the kernel can choose, and contexts of asynchronous I/O.
+ * whose address only the kernel can choose, in a space with protection also those outside all
+ * segments (region.c), and contexts of asynchronous I/O.
  *
  * The rings of io_uring, and memory of some devices, cannot be mapped at an address of the
  * caller's choice: their file refuses it with EINVAL. So the kernel chooses one outside all
@@ -29,8 +30,9 @@ static struct outside *outside_of(struct task *t)
 	return &space.outsides[t->id];
 }
 
-/* mmap of a file at an address of the kernel's choice. Returns the address or an error. */
-long map_outside(struct task *t, const struct regs *r)
+/* mmap of a file at `address`, where nothing is; 0: at an address of the kernel's choice, and not
+ * in children of fork. Returns the address or an error. */
+long map_outside(struct task *t, const struct regs *r, u64 address)
 {
 	struct shm *free = 0;
 	for (int i = 0; !t->detached && i < OUTSIDE_MAX && !free; i++) {
@@ -42,11 +44,12 @@ long map_outside(struct task *t, const struct regs *r)
 	}
 	if (!free && !t->detached)
 		return -ENOMEM;
-	long at = raw6(SYS_mmap, 0, r->a2, r->a3, r->a4, r->a5, r->a6);
+	long at = raw6(SYS_mmap, address, r->a2, r->a3, r->a4 | (address ? MAP_FIXED_NOREPLACE : 0),
+	               r->a5, r->a6);
 	if (!free)
 		return at; /* the child of a fork has its own mm */
 	if (!is_error(at)) {
-		if (!t->no_madvise)
+		if (!address && !t->no_madvise)
 			raw3(SYS_madvise, at, r->a2, MADV_DONTFORK);
 		free->size = align_up(r->a2, PAGE);
 	}

@@ -9,7 +9,8 @@
  * region n. Only the owner's watcher removes unused regions. A task that joins first sets
  * its bit and then checks that the region exists. The watcher first marks the region and
  * then checks the bits. So one of them sees the other. In the mm of another domain the
- * watcher cannot unmap anything, so regions stay there. */
+ * watcher cannot unmap anything, so regions stay there. In a space with protection each task has
+ * its own mm, and such mappings concern nobody else. */
 #include "gate.h"
 
 #define MAP_SHARED_VALIDATE 3
@@ -65,12 +66,17 @@ static void forget(struct region *g)
 			keep_segment(&space.regions[i]);
 }
 
+static int touches_window(u64 address, u64 size)
+{
+	u64 end = space.base + space.segment_size * space.tasks_max;
+	return address < end && address + size > space.window;
+}
+
 /* The address, 0 if something else is in the way, or an error. */
 static long make(struct task *t, const struct regs *r, const struct file *file, u64 size)
 {
-	u64 end = space.base + space.segment_size * space.tasks_max;
 	u32 slot = 0;
-	if (r->a1 < end && r->a1 + size > space.window) {
+	if (touches_window(r->a1, size)) {
 		if (r->a1 < space.base)
 			return 0;
 		slot = (r->a1 - space.base) / space.segment_size + 1;
@@ -155,6 +161,10 @@ long region_map(struct task *t, const struct regs *r)
 	    (r->a4 & MAP_ANONYMOUS) || (r->a1 | r->a6) % PAGE || r->a1 < USER_START ||
 	    size > USER_END || r->a1 > USER_END - size || raw3(SYS_fstat, r->a5, &file, 0))
 		return 0;
+	if (space.protection && !touches_window(r->a1, size)) {
+		long at = map_outside(t, r, r->a1);
+		return is_error(at) ? 0 : at;
+	}
 	for (int yields = 0, taken = 0; yields < YIELDS_MAX; yields++) {
 		int n = 0;
 		while (n < REGIONS_MAX && (state_of(&space.regions[n]) == REGION_FREE ||
