@@ -9,6 +9,8 @@ use rustix::io::Errno;
 pub enum Error {
     /// The caller is no task.
     NotATask,
+    /// The tasks of the job are protected from each other.
+    Protected,
     /// This argument is invalid.
     Invalid(&'static str),
     /// This pointer is NULL.
@@ -54,7 +56,7 @@ impl Error {
             Self::Died(_) => Errno::CONNRESET,
             Self::Cancelled => Errno::CANCELED,
             Self::TooLong(_) => Errno::MSGSIZE,
-            Self::TakesNone => Errno::OPNOTSUPP,
+            Self::TakesNone | Self::Protected => Errno::OPNOTSUPP,
             Self::Full => Errno::AGAIN,
             Self::TimedOut => Errno::TIMEDOUT,
             Self::Open => Errno::BUSY,
@@ -70,6 +72,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotATask => write!(f, "the caller is no task; start it by nagaya run"),
+            Self::Protected => {
+                write!(f, "tasks cannot delegate in a protected job; start it without --protect")
+            }
             Self::Invalid(what) => write!(f, "{what} is invalid"),
             Self::Null(what) => write!(f, "{what} is NULL"),
             Self::NoTask(id) => write!(f, "task {id} has ended; find its successor"),

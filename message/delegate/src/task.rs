@@ -15,26 +15,26 @@ extern "C" fn forked() {
     FORKED.store(true, Relaxed);
 }
 
-/// Returns the calling task.
+/// Returns the calling task. In a protected job no task can work on the memory of others.
 #[inline]
 pub fn this() -> Result<ThisTask, Error> {
-    static TASK: OnceLock<Option<ThisTask>> = OnceLock::new();
+    static TASK: OnceLock<Result<ThisTask, Error>> = OnceLock::new();
     let task = TASK.get_or_init(|| {
         // SAFETY: `forked` only stores an atomic, and build.rs links the library so that it is
         // never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-        let task = control::this_task();
-        if task.is_some_and(|task| task.is_over_machines()) {
+        let task = control::this_task().ok_or(Error::NotATask)?;
+        if task.control.protection().is_some() {
+            return Err(Error::Protected);
+        }
+        if task.is_over_machines() {
             sync::futex::wake_elsewhere(|word| {
                 if let Ok(task) = this() {
                     task.wake_elsewhere(word);
                 }
             });
         }
-        task
+        Ok(task)
     });
-    match task {
-        Some(task) if !FORKED.load(Relaxed) => Ok(*task),
-        _ => Err(Error::NotATask),
-    }
+    if FORKED.load(Relaxed) { Err(Error::NotATask) } else { *task }
 }

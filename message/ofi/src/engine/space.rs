@@ -31,13 +31,14 @@ extern "C" fn forked() {
     FORKED.store(true, Relaxed);
 }
 
-/// Returns the calling task, or `None` if this process is no task. It makes system calls only once.
+/// Returns the calling task, or `None` if this process is no task, or a task that is protected from
+/// the others: an endpoint writes to the memory of its peers. It makes system calls only once.
 pub fn here() -> Option<&'static Here> {
     static HERE: OnceLock<Option<Here>> = OnceLock::new();
     let here = HERE.get_or_init(|| {
         // SAFETY: the handler stores one word, and the library is never unloaded (`build.rs`).
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-        let task = control::this_task()?;
+        let task = control::this_task().filter(|task| task.control.protection().is_none())?;
         let us = task.control.identity(task.id)?;
         let pid = std::process::id() as libc::pid_t;
         // SAFETY: sysconf(3) has no preconditions.

@@ -223,7 +223,8 @@ pub unsafe extern "C" fn getinfo(
         static SAID: Once = Once::new();
         SAID.call_once(|| {
             log::write(abi::LOG_INFO, abi::LOG_CORE, || {
-                "this process is not in a space: start it by `nagaya exec` or `nagaya run`"
+                "this process is not in a space, or protected in it: start it by `nagaya exec` or \
+                 `nagaya run`, without --protect"
                     .to_owned()
             });
         });
