@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
-use control::this_task;
+use control::{Protection, this_task};
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::{Failure, job, kernel_version, server};
 use pager::Stops;
@@ -200,9 +200,15 @@ fn mechanism() -> String {
     let before = task.copies();
     let copied = copy_within(std::process::id() as i32);
     match (copied, task.copies() > before) {
-        (Ok(()), true) => {
-            "user space: process_vm_readv/writev between tasks is a plain copy".into()
-        }
+        (Ok(()), true) => match task.control.protection() {
+            None => "user space: process_vm_readv/writev between tasks is a plain copy".into(),
+            Some(Protection::Writes) => {
+                "user space: process_vm_readv between tasks is a plain copy; kernel: \
+                 process_vm_writev (--protect=writes)"
+                    .into()
+            }
+            Some(Protection::All) => "kernel: tasks cannot reach each other (--protect=all)".into(),
+        },
         (Ok(()), false) => "kernel: the gate does not reach process_vm_readv of this libc".into(),
         (Err(error), _) => format!("none: process_vm_readv: {error}"),
     }
@@ -218,7 +224,14 @@ fn copies() -> String {
 fn this_process() -> String {
     match this_task() {
         Some(task) => {
-            format!("task {} of a space with {} tasks", task.id, task.control.tasks_alive())
+            let protection = task.control.protection();
+            let protected =
+                protection.map_or(String::new(), |it| format!(", protected: {}", it.name()));
+            format!(
+                "task {} of a space with {} tasks{protected}",
+                task.id,
+                task.control.tasks_alive()
+            )
         }
         None => "an ordinary process".into(),
     }

@@ -42,13 +42,14 @@ pub fn maps(options: &Options) -> Result<i32, Failure> {
 fn show(job: &JobStatus, id: Option<u32>) -> Result<(), Failure> {
     let status = &job.status;
     println!(
-        "job {}: server {}, segments of {} from {:#x}, {} tasks of {}",
+        "job {}: server {}, segments of {} from {:#x}, {} tasks of {}{}",
         status.job,
         status.server,
         human(status.segment_size),
         status.base,
         status.tasks.len(),
-        status.tasks_max
+        status.tasks_max,
+        status.protection.as_ref().map_or(String::new(), |it| format!(", protected: {it}"))
     );
     if status.domains.len() > 1 {
         for (number, domain) in status.domains.iter().enumerate() {

@@ -71,7 +71,7 @@ pub fn c_pvm(source: &str, flags: &[&str]) -> PathBuf {
 /// linker; cargo gives them only the first.
 pub fn libraries() -> PathBuf {
     let libraries =
-        ["pvas", "pvas_delegate", "xpmem", "jia", "memop"].map(|name| (name, library(name)));
+        ["pvas", "pvas_delegate", "xpmem", "fcp", "jia", "memop"].map(|name| (name, library(name)));
     linked("lib", &libraries, 0)
 }
 
@@ -148,6 +148,7 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
         "pvas_delegate_ucx.h",
         "pvas_delegate_ucx_serve.h",
         "xpmem.h",
+        "fcp.h",
         "jia.h",
         "nagaya_dsm.h",
         "pvm3/pvm3.h",
