@@ -366,6 +366,42 @@ static void family(void)
 		usleep(500);
 }
 
+/* Exports some memory, and ends when FILE exists. */
+static void passing(void)
+{
+	long *some = mmap(pvas_segment(PVAS_SELF, 1) + (1ul << 34), PAGE, PROT_READ | PROT_WRITE,
+	                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(some == pvas_segment(PVAS_SELF, 1) + (1ul << 34));
+	*some = 1;
+	CHECK_EQ(pvas_export("some", some, PAGE), 0);
+	while (access(file, F_OK)) {
+		usleep(1000);
+		check_parent();
+	}
+	CHECK_EQ(*some, 1);
+	puts("unharmed");
+}
+
+/* Task 0 opens memory of task 1. The next task 1 has memory at the same address. */
+static void survivor(void)
+{
+	catch_faults();
+	long *some = of(1, "some");
+	CHECK_EQ(store_signal(some, 1), 0);
+	_Atomic int *area = pvas_export_area(PVAS_SELF, 1);
+	CHECK(area != NULL);
+	puts("opened");
+	while (access(file, F_OK)) {
+		usleep(1000);
+		check_parent();
+	}
+	CHECK_EQ(store_signal(some, 7), SIGSEGV);
+	CHECK(fault_code == SEGV_ACCERR);
+	CHECK_EQ(store_signal((long *)area, 7), 0);
+	CHECK_EQ(store_signal(of(1, "some"), 1), 0);
+	puts("closed");
+}
+
 /* Tasks cannot delegate work on their memory. */
 static void delegates(void)
 {
@@ -380,7 +416,7 @@ int main(int argc, char **argv)
 	const struct check_case cases[] = {
 		{"stray", stray},     {"peek", peek},     {"accesses", accesses}, {"rights", rights},
 		{"exports", exports}, {"copies", copies}, {"counted", counted},   {"family", family},
-		{"delegates", delegates}, {NULL, NULL},
+		{"delegates", delegates}, {"passing", passing}, {"survivor", survivor}, {NULL, NULL},
 	};
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	file = argc > 2 ? argv[2] : "";

@@ -155,6 +155,30 @@ fn an_id_is_used_again() {
 }
 
 #[test]
+fn rights_end_with_the_task_that_gave_them() {
+    for kind in KINDS {
+        let (job, dir) = (job(), WorkDir::new());
+        let (first, second) = (dir.join("first"), dir.join("second"));
+        let start = |id: &str, case: &str, until: &Path| {
+            let exec = nagaya("exec").args(["--job", &job, "--id", id]);
+            let exec = exec.arg(format!("--protect={kind}")).arg(program()).arg(case).arg(until);
+            exec.env("PROTECTION", kind).spawn()
+        };
+        let passing = start("1", "passing", &first);
+        let mut survivor = start("0", "survivor", &second);
+        survivor.wait_for_word("opened");
+        std::fs::write(&first, "").expect("write");
+        passing.wait().prints("unharmed\n");
+        let passing = start("1", "passing", &second.with_extension("end"));
+        wait_until("the next task runs", SOON, || tasks_of(&job).len() == 2);
+        std::fs::write(&second, "").expect("write");
+        survivor.wait().prints("opened\nclosed\n");
+        std::fs::write(second.with_extension("end"), "").expect("write");
+        passing.wait().prints("unharmed\n");
+    }
+}
+
+#[test]
 fn a_task_that_joins_must_agree() {
     let job = job();
     let first = exec(&job, "sleep").arg("100").env("NAGAYA_PROTECT", "writes").spawn();

@@ -113,6 +113,18 @@ impl Domains {
         Ok(domain)
     }
 
+    /// Takes back the rights that tasks have opened in the memory of the last task with this ID.
+    pub fn close_views(&self, id: u32) -> Result<(), Error> {
+        self.others.iter().filter(|domain| !domain.ids.contains(&id)).try_for_each(|domain| {
+            // A domain without a keeper has no task either, or will lose it.
+            match domain.ask(&Request::Close(id), &[]) {
+                Ok(Answer::Closed) | Err(Error::NoKeeper(_)) => Ok(()),
+                Ok(answer) => Err(answer.error()),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
     /// Ends all keepers. No task may live in their domains.
     pub fn end(&mut self) {
         self.others.clear();
@@ -175,7 +187,8 @@ impl Domain {
             keeper: Mutex::new(Connection::new(ours, keeper::VERSION)),
             pid: pid as u32,
         };
-        match domain.receive()? {
+        let ready = domain.receive(&mut domain.keeper.lock().expect("no other thread has it"))?;
+        match ready {
             Answer::Ready => Ok(domain),
             answer => Err(answer.error()),
         }
@@ -201,12 +214,7 @@ impl Domain {
         let path = path.as_os_str().as_bytes().to_vec();
         let start = Start { id, path, arguments, environment, attributes };
         let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-        let sent = {
-            let keeper = self.keeper.lock().expect("no panic while held");
-            keeper.send(&Request::Start(Box::new(start)), &borrowed)
-        };
-        sent.map_err(|_| Error::NoKeeper(self.pid))?;
-        match self.receive()? {
+        match self.ask(&Request::Start(Box::new(start)), &borrowed)? {
             Answer::Started { pid } => Ok(pid),
             Answer::Failed { pid, error } => {
                 // The failed child has no other waiter.
@@ -217,8 +225,13 @@ impl Domain {
         }
     }
 
-    fn receive(&self) -> Result<Answer, Error> {
+    fn ask(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Answer, Error> {
         let mut keeper = self.keeper.lock().expect("no panic while held");
+        keeper.send(request, fds).map_err(|_| Error::NoKeeper(self.pid))?;
+        self.receive(&mut keeper)
+    }
+
+    fn receive(&self, keeper: &mut Connection) -> Result<Answer, Error> {
         let answer = keeper.receive_until(Instant::now() + ANSWER_TIMEOUT);
         if answer.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
             // It may be stopped. A late answer would belong to another request.

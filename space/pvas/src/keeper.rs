@@ -36,6 +36,9 @@ pub(crate) const VERSION: u32 = 0x100;
 pub(crate) enum Request {
     /// Start a task. Descriptors: its working directory, then its own.
     Start(Box<Start>),
+    /// Take back the rights that the domain's tasks have opened in the memory of the ended task with
+    /// this ID, another domain's. Its export area stays open.
+    Close(u32),
 }
 
 /// The task to start.
@@ -56,6 +59,8 @@ pub(crate) enum Answer {
     Ready,
     /// The program runs.
     Started { pid: u32 },
+    /// The rights are taken back.
+    Closed,
     /// The program does not run. The owner must reap the process that should have run it, if there
     /// is one.
     Failed { pid: Option<u32>, error: ErrorReport },
@@ -109,19 +114,23 @@ pub(crate) fn run(socket: OwnedFd, control: Control, memory: &Memory, ids: &Rang
     let mut tasks = Vec::new();
     let tasks_max = watched_max();
     while wait(control, &owner, &mut tasks)
-        && let Ok(Some((Request::Start(start), fds))) = owner.receive_with::<Request>()
+        && let Ok(Some((request, fds))) = owner.receive_with::<Request>()
     {
-        let id = start.id;
-        let answer = match start_task(control, &mut fixed, *start, fds) {
-            Ok(pid) => {
-                let target = Pid::from_raw(pid as i32);
-                // The remains of other tasks are removed before the next task of their ID starts.
-                let target = target.filter(|_| tasks.len() < tasks_max);
-                let pidfd = target.and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
-                tasks.extend(pidfd.map(|pidfd| (id, pidfd)));
-                Answer::Started { pid }
+        let answer = match request {
+            Request::Start(start) => {
+                let id = start.id;
+                match start_task(control, &mut fixed, *start, fds) {
+                    Ok(pid) => {
+                        watch(&mut tasks, tasks_max, id, pid);
+                        Answer::Started { pid }
+                    }
+                    Err((error, pid)) => Answer::Failed { pid, error: (&error).into() },
+                }
             }
-            Err((error, pid)) => Answer::Failed { pid, error: (&error).into() },
+            Request::Close(id) => match views::close(control, id) {
+                Ok(()) => Answer::Closed,
+                Err(error) => Answer::Failed { pid: None, error: (&error).into() },
+            },
         };
         if owner.send(&answer, &[]).is_err() {
             break;
@@ -130,6 +139,14 @@ pub(crate) fn run(socket: OwnedFd, control: Control, memory: &Memory, ids: &Rang
     // SAFETY: `_exit` touches no memory. Unlike `exit`, it does not run the exit handlers of the
     // owner's program.
     unsafe { libc::_exit(0) }
+}
+
+/// Adds a started task to those whose ends the keeper waits for, if there is room. Otherwise its
+/// remains are removed before the next task of its ID starts.
+fn watch(tasks: &mut Vec<(u32, OwnedFd)>, tasks_max: usize, id: u32, pid: u32) {
+    let target = Pid::from_raw(pid as i32).filter(|_| tasks.len() < tasks_max);
+    let pidfd = target.and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
+    tasks.extend(pidfd.map(|pidfd| (id, pidfd)));
 }
 
 /// Returns the number of tasks that the keeper watches. The other half of its descriptors is for

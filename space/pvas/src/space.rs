@@ -423,7 +423,12 @@ impl Space {
         attributes: &Attributes,
     ) -> Result<(u32, u32), Error> {
         let domains = self.domains.read().expect("no panic while held");
-        let domain = domains.as_ref().and_then(|all| all.get(number)).ok_or(Error::NotShared)?;
+        let domains = domains.as_ref().ok_or(Error::NotShared)?;
+        let domain = domains.get(number).ok_or(Error::NotShared)?;
+        let had_a_task = self.control.slot(id).generation.load(Ordering::Acquire) > 0;
+        if had_a_task && self.protection().is_some() {
+            domains.close_views(id)?;
+        }
         let pid = domain.start(id, path, arguments, environment, attributes)?;
         Ok((pid, domain.pid()))
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use control::{Control, Protection};
 use nagaya_layout::SpaceLayout;
 use pager::holes::Holes;
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
 
 use crate::error::Error;
 use crate::memory::Memory;
@@ -67,6 +67,23 @@ pub(crate) fn rights(control: Control) -> ProtFlags {
         Some(Protection::Writes) => ProtFlags::READ,
         Some(Protection::All) => ProtFlags::empty(),
     }
+}
+
+/// Takes back the rights that tasks of this mm have opened in the view of segment `id`, except in
+/// its export area.
+pub(crate) fn close(control: Control, id: u32) -> Result<(), Error> {
+    let layout = control.layout();
+    let segment = layout.segment(id).ok_or(Error::NoTask(id))?;
+    let (start, size) = (segment.task_block(), segment.end() - segment.task_block());
+    // SAFETY: the range is a view, in which this process has no object. A task that uses it loses
+    // the rights that it had been given by a task that has ended.
+    unsafe { mprotect(start as *mut _, size as usize, protection(rights(control))) }
+        .map_err(|errno| Error::System("mprotect of other domains' segments", errno))
+}
+
+/// Returns the same rights for mprotect.
+fn protection(rights: ProtFlags) -> MprotectFlags {
+    MprotectFlags::from_bits_truncate(rights.bits())
 }
 
 /// Maps views of the segments of these IDs, none of which is mapped. Returns the address range.
