@@ -40,6 +40,7 @@ mod sizes;
 mod span;
 mod spawn;
 mod spread;
+mod starts;
 mod steps;
 mod syscall;
 mod table;

@@ -18,9 +18,27 @@ pub enum Mode {
     Limit,
     /// Under `nagaya exec`, by libfabric with Nagaya's provider
     Provider,
+    /// As `space`, with `--protect=writes`
+    Protected,
+    /// As `space`, with `--protect=all`
+    ProtectedAll,
 }
 
 impl Mode {
+    /// Returns the value of `--protect`, if the mode has one.
+    pub fn protection(self) -> Option<&'static str> {
+        match self {
+            Mode::Protected => Some("writes"),
+            Mode::ProtectedAll => Some("all"),
+            _ => None,
+        }
+    }
+
+    /// Returns true if ranks run under `nagaya exec`.
+    pub fn is_in_space(self) -> bool {
+        matches!(self, Mode::Space | Mode::Provider) || self.protection().is_some()
+    }
+
     /// Returns its name in tables and figures.
     pub fn name(self) -> &'static str {
         match self {
@@ -30,6 +48,8 @@ impl Mode {
             Mode::Space => "space",
             Mode::Limit => "limit",
             Mode::Provider => "provider",
+            Mode::Protected => "protected",
+            Mode::ProtectedAll => "protected-all",
         }
     }
 
@@ -50,6 +70,8 @@ impl Mode {
             Mode::Space => "one space (nagaya exec)",
             Mode::Limit => "limit: one copy",
             Mode::Provider => "one space, by libfabric",
+            Mode::Protected => "one space, --protect=writes",
+            Mode::ProtectedAll => "one space, --protect=all",
         }
     }
 }

@@ -66,9 +66,11 @@ impl Counted {
             Mode::Eager | Mode::Rendezvous => self.by_kernel.is_some_and(|n| n <= PROBES_MAX),
             Mode::Cma => self.by_kernel.is_some_and(|n| n >= self.messages),
             // The last output of ps may be older than the last message.
-            Mode::Space => self.in_space >= self.messages / 4 && self.in_space > PROBES_MAX,
+            Mode::Space | Mode::Protected => {
+                self.in_space >= self.messages / 4 && self.in_space > PROBES_MAX
+            }
             // The MPI may use only this provider.
-            Mode::Limit | Mode::Provider => true,
+            Mode::Limit | Mode::Provider | Mode::ProtectedAll => true,
         }
     }
 }
@@ -127,8 +129,8 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
 fn count(mpi: Mpi, mode: Mode, nagaya: &Nagaya, out: &Path) -> Result<Option<Counted>, Failure> {
     let program = programs::compile_with_mpi("pingpong", mpi, out)?;
     match mode {
-        Mode::Space => count_in_space(mpi, nagaya, &program),
-        Mode::Provider => Ok(None),
+        Mode::Space | Mode::Protected => count_in_space(mpi, mode, nagaya, &program),
+        Mode::Provider | Mode::ProtectedAll => Ok(None),
         _ => count_by_kernel(mpi, mode, nagaya, &program, out),
     }
 }
@@ -161,8 +163,13 @@ fn count_by_kernel(
 }
 
 /// Polls `nagaya ps`, which shows the copies of each living task.
-fn count_in_space(mpi: Mpi, nagaya: &Nagaya, program: &Path) -> Result<Option<Counted>, Failure> {
-    let Some(mut command) = mpi.ranks(2, Mode::Space, nagaya, program)? else { return Ok(None) };
+fn count_in_space(
+    mpi: Mpi,
+    mode: Mode,
+    nagaya: &Nagaya,
+    program: &Path,
+) -> Result<Option<Counted>, Failure> {
+    let Some(mut command) = mpi.ranks(2, mode, nagaya, program)? else { return Ok(None) };
     let ended = &AtomicBool::new(false);
     let (output, in_space) = thread::scope(|scope| {
         let looker = scope.spawn(move || {

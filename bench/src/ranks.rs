@@ -78,8 +78,11 @@ impl Mpi {
         if mode == Mode::Provider {
             command.env("FI_PROVIDER_PATH", nagaya.provider()?);
         }
-        if matches!(mode, Mode::Space | Mode::Provider) {
+        if mode.is_in_space() {
             command.arg(&nagaya.command).arg("exec");
+        }
+        if let Some(protection) = mode.protection() {
+            command.arg(format!("--protect={protection}"));
         }
         command.arg(program);
         Ok(Some(command))

@@ -12,8 +12,9 @@ const EAGER_SEGMENT: &str = "536870912";
 pub type Settings = &'static [(&'static str, &'static str)];
 
 impl Mpi {
-    /// Returns the settings for a mode; `None` if the library does not have it. The space has the
-    /// settings of CMA: a single copy by the kernel becomes one in user space.
+    /// Returns the settings for a mode; `None` if the library does not have it. The space,
+    /// also with protection, has the settings of CMA: a single copy by the kernel becomes one in
+    /// user space.
     pub fn settings(self, mode: Mode) -> Option<Settings> {
         Some(match (self, mode) {
             (_, Mode::Limit) => return None,
@@ -73,10 +74,10 @@ impl Mpi {
             (Mpi::Intel, Mode::Eager) => return None,
             (Mpi::Intel, Mode::Rendezvous) => &[("I_MPI_SHM_CMA", "0")],
             // Single copy is off by default.
-            (Mpi::Intel, Mode::Cma | Mode::Space) => {
+            (Mpi::Intel, Mode::Cma | Mode::Space | Mode::Protected | Mode::ProtectedAll) => {
                 &[("I_MPI_SHM_CMA", "2"), ("I_MPI_SHM_CMA_THRESHOLD", "8192")]
             }
-            (_, Mode::Cma | Mode::Space) => &[],
+            (_, Mode::Cma | Mode::Space | Mode::Protected | Mode::ProtectedAll) => &[],
         })
     }
 }

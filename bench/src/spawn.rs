@@ -1,5 +1,6 @@
 //! The cost of starting a program as a task: `pvas_spawn` against `posix_spawn` of the same
 //! program, each with the `waitpid` that follows; alone, and among other living tasks or processes.
+//! Then whole jobs ([`starts`]).
 
 use std::path::Path;
 use std::process::Command;
@@ -10,6 +11,7 @@ use clap::Parser;
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
 use crate::programs;
+use crate::starts;
 use crate::table::{Table, write_lines};
 
 /// The number of spawns.
@@ -21,6 +23,12 @@ pub struct Options {
     /// Number of sleeping tasks, and of sleeping processes, at the same time
     #[arg(long, value_delimiter = ',', default_value = "0,200")]
     living: Vec<u32>,
+    /// Number of tasks of whole jobs that are started by `nagaya run`, with and without protection
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    tasks: u32,
+    /// Number of such jobs of each kind, alternately
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: u32,
 }
 
 impl Options {
@@ -33,6 +41,7 @@ impl Options {
     pub fn quick(mut self) -> Self {
         self.spawns = 5;
         self.living = vec![0];
+        self.jobs = 1;
         self
     }
 }
@@ -74,7 +83,8 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
             .ok_or_else(|| Failure::new(format!("spawn: unexpected output: {output}")))?;
         measured.extend(parsed);
     }
-    report(&measured, options, out)
+    report(&measured, options, out)?;
+    starts::run(options.tasks, options.jobs, &noop, nagaya, out)
 }
 
 /// Parses lines of program, call, call time (ns) and total time (ns), two for each program.

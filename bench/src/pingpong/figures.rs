@@ -93,6 +93,8 @@ fn style_of_mode(mode: Mode) -> Style {
         Mode::Cma => Style { colour: COLOURS[1], kind: Kind::Dashed },
         Mode::Space => Style { colour: COLOURS[0], kind: Kind::Solid },
         Mode::Provider => Style { colour: COLOURS[4], kind: Kind::Solid },
+        Mode::Protected => Style { colour: COLOURS[5], kind: Kind::Solid },
+        Mode::ProtectedAll => Style { colour: COLOURS[6], kind: Kind::Solid },
         Mode::Limit => GREY,
     }
 }

@@ -84,6 +84,8 @@ fn print_table(mpi: Mpi, workload: Workload, options: &Options, all: &[(usize, &
     let ours = [
         (Mode::Space, ["CMA/space", "space/limit"]),
         (Mode::Provider, ["CMA/provider", "provider/limit"]),
+        (Mode::Protected, ["CMA/protected", "protected/limit"]),
+        (Mode::ProtectedAll, ["CMA/protected-all", "protected-all/limit"]),
     ];
     let ours: Vec<_> = ours.into_iter().filter(|(mode, _)| modes.contains(mode)).collect();
     for (_, [over, of_limit]) in &ours {
