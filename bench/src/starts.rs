@@ -1,5 +1,5 @@
-//! The time of a whole job of `nagaya run`, from its start to its end, with common and with separate
-//! page tables, and with protection of the tasks from each other.
+//! The time of a whole job of `nagaya run`, from its start to its end, with common and with
+//! separate page tables, and with protection of the tasks from each other.
 
 use std::path::Path;
 use std::process::{Command, ExitStatus};

@@ -9,7 +9,8 @@
 //! `segment` has the segments that a task has made, and finds those of others. `permit` has the
 //! task's permits and attachments. `access` checks permissions.
 //!
-//! Outside a space, and in a protected job, all calls fail with ENOENT, as those of the real library without `/dev/xpmem`.
+//! Outside a space, and in a protected job, all calls fail with ENOENT, as those of the real
+//! library without `/dev/xpmem`.
 //! The contract is `include/xpmem.h`.
 
 mod access;
@@ -52,7 +53,8 @@ struct Process {
 }
 
 /// Returns the calling task and its state. Error: ENOENT outside a space, in a child by fork(2) or
-/// vfork(2), which has left it, and in a protected job, whose tasks cannot write each other's memory.
+/// vfork(2), which has left it, and in a protected job, whose tasks cannot write each other's
+/// memory.
 fn open() -> Result<(ThisTask, &'static Process), Errno> {
     static PROCESS: OnceLock<Process> = OnceLock::new();
     let task = control::this_task().filter(|task| task.control.protection().is_none());

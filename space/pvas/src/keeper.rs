@@ -36,8 +36,8 @@ pub(crate) const VERSION: u32 = 0x100;
 pub(crate) enum Request {
     /// Start a task. Descriptors: its working directory, then its own.
     Start(Box<Start>),
-    /// Take back the rights that the domain's tasks have opened in the memory of the ended task with
-    /// this ID, another domain's. Its export area stays open.
+    /// Take back the rights that the domain's tasks have opened in the memory of the ended task
+    /// with this ID, another domain's. Its export area stays open.
     Close(u32),
 }
 

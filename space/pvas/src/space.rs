@@ -362,9 +362,9 @@ impl Space {
         Ok((id, pid))
     }
 
-    /// Returns an ID outside domain 0, for a task that is protected from others, or whose program is
-    /// linked to fixed addresses, which may be taken in the owner's mm. An ID of domain 0, given or
-    /// chosen here, first gets a separate domain.
+    /// Returns an ID outside domain 0, for a task that is protected from others, or whose program
+    /// is linked to fixed addresses, which may be taken in the owner's mm. An ID of domain 0, given
+    /// or chosen here, first gets a separate domain.
     fn id_alone(&self, id: Option<u32>) -> Result<u32, Error> {
         let id = match id {
             Some(id) if id >= self.layout.tasks_max() => {
