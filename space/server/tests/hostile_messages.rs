@@ -147,6 +147,7 @@ fn start() -> impl Strategy<Value = Request> {
                 preferred_id,
                 identity: id.map(|_| Identity::of_this_process()),
                 mounts: sigmask & 1 != 0,
+                protection: (sigmask & 2 != 0).then(|| "writes".into()),
                 outlives_stub: false,
                 inheritance: Inheritance::of_this_process(sigmask),
             }))
@@ -210,7 +211,19 @@ fn reply() -> impl Strategy<Value = Reply> {
     let status = status.prop_map(|(job, numbers, [base, segment_size], tasks, domains)| {
         let [server, tasks_max, present] = numbers;
         let expected = (present != 0).then_some(tasks_max);
-        Status { job, server, present, expected, base, segment_size, tasks_max, tasks, domains }
+        let protection = (present & 1 != 0).then(|| "writes".into());
+        Status {
+            job,
+            server,
+            present,
+            expected,
+            base,
+            segment_size,
+            tasks_max,
+            protection,
+            tasks,
+            domains,
+        }
     });
     prop_oneof![
         any::<(u32, u32, bool)>()
@@ -384,6 +397,7 @@ fn claimed_lengths_are_not_believed() {
         preferred_id: Some(1),
         identity: Some(Identity::of_this_process()),
         mounts: true,
+        protection: Some("all".into()),
         outlives_stub: true,
         inheritance: Inheritance::of_this_process(0),
     })));

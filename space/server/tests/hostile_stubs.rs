@@ -145,6 +145,7 @@ fn start(sigmask: u64) -> Start {
         preferred_id: None,
         identity: None,
         mounts: false,
+        protection: None,
         outlives_stub: false,
         inheritance: Inheritance::of_this_process(sigmask),
     }
