@@ -49,7 +49,7 @@ fn show(job: &JobStatus, id: Option<u32>) -> Result<(), Failure> {
         status.base,
         status.tasks.len(),
         status.tasks_max,
-        status.protection.as_ref().map_or(String::new(), |it| format!(", protected: {it}"))
+        status.protection.map_or(String::new(), |it| format!(", protected: {}", it.name()))
     );
     if status.domains.len() > 1 {
         for (number, domain) in status.domains.iter().enumerate() {

@@ -11,12 +11,13 @@ use std::sync::atomic::Ordering;
 
 use nagaya_gate::abi::protection;
 use nagaya_layout::{EXPORT_SIZE, EXPORT_USER_SIZE, PAGE_SIZE, align_down, align_up};
+use serde::{Deserialize, Serialize};
 
 use crate::area::Control;
 use crate::this::ThisTask;
 
 /// The kind of protection of a space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Protection {
     /// A task cannot write the memory of the others.
     Writes,

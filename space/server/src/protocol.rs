@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use pvas::Protection;
 pub use pvas::connection::Connection;
 use serde::{Deserialize, Serialize};
 
@@ -55,8 +56,8 @@ pub struct Start {
     pub identity: Option<Identity>,
     /// The stub sends its mounts too.
     pub mounts: bool,
-    /// Name of the protection that the stub requests, if it requests one.
-    pub protection: Option<String>,
+    /// The protection that the stub requests.
+    pub protection: Option<Protection>,
     /// The task lives on when the stub disconnects.
     pub outlives_stub: bool,
     /// All other inherited attributes.
@@ -123,8 +124,8 @@ pub struct Status {
     pub segment_size: u64,
     /// Number of IDs; every ID is lower.
     pub tasks_max: u32,
-    /// Name of the protection of the tasks from each other, if there is one.
-    pub protection: Option<String>,
+    /// The protection of the tasks from each other.
+    pub protection: Option<Protection>,
     /// The living tasks.
     pub tasks: Vec<TaskStatus>,
     /// Domains, each with separate page tables; the first is the server's own mm.

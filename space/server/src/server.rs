@@ -565,10 +565,10 @@ impl Server {
 
     /// Returns a line for a stub that requests another protection than this job has.
     fn disagreement(&self, start: &Start) -> Option<String> {
-        let ours = self.space.protection().map(Protection::name);
-        let theirs = start.protection.as_deref();
-        let option =
-            |it: Option<&str>| it.map_or("no --protect".into(), |it| format!("--protect={it}"));
+        let (ours, theirs) = (self.space.protection(), start.protection);
+        let option = |it: Option<Protection>| {
+            it.map_or("no --protect".to_owned(), |it| format!("--protect={}", it.name()))
+        };
         (ours != theirs).then(|| {
             format!(
                 "job {} runs with {}, and this task was started with {}: start all tasks of a job \
@@ -609,7 +609,7 @@ impl Server {
             base: layout.base(),
             segment_size: layout.segment_size(),
             tasks_max: layout.tasks_max(),
-            protection: self.space.protection().map(|it| it.name().to_owned()),
+            protection: self.space.protection(),
             tasks,
             domains,
         }

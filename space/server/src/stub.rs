@@ -88,7 +88,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         preferred_id: exec.job.local_rank,
         identity: Some(Identity::of_this_process()),
         mounts: mounts.is_some(),
-        protection: exec.protection.map(|it| it.name().to_owned()),
+        protection: exec.protection,
         outlives_stub: false,
         inheritance,
     }));

@@ -147,7 +147,7 @@ fn start() -> impl Strategy<Value = Request> {
                 preferred_id,
                 identity: id.map(|_| Identity::of_this_process()),
                 mounts: sigmask & 1 != 0,
-                protection: (sigmask & 2 != 0).then(|| "writes".into()),
+                protection: (sigmask & 2 != 0).then_some(pvas::Protection::Writes),
                 outlives_stub: false,
                 inheritance: Inheritance::of_this_process(sigmask),
             }))
@@ -211,7 +211,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     let status = status.prop_map(|(job, numbers, [base, segment_size], tasks, domains)| {
         let [server, tasks_max, present] = numbers;
         let expected = (present != 0).then_some(tasks_max);
-        let protection = (present & 1 != 0).then(|| "writes".into());
+        let protection = (present & 1 != 0).then_some(pvas::Protection::Writes);
         Status {
             job,
             server,
@@ -397,7 +397,7 @@ fn claimed_lengths_are_not_believed() {
         preferred_id: Some(1),
         identity: Some(Identity::of_this_process()),
         mounts: true,
-        protection: Some("all".into()),
+        protection: Some(pvas::Protection::All),
         outlives_stub: true,
         inheritance: Inheritance::of_this_process(0),
     })));
