@@ -91,8 +91,9 @@ fn facts() -> Vec<Fact> {
         "kernel",
         format!("{} ({})", read("/proc/sys/kernel/osrelease"), kernel(major, minor)),
     );
-    add("spaces", "spaces", spaces(false));
-    add("domains", "domains, non-PIE programs", spaces(true));
+    add("spaces", "spaces", spaces(None, false));
+    add("domains", "domains, non-PIE programs", spaces(None, true));
+    add("protect", "protected jobs", spaces(Some(Protection::Writes), true));
     add("jia", "jia, nagaya_dsm", shared_memory());
     add("span", "span, domains of @HOST", span());
     let wanted = crate::program::wanted_segment_size(None).ok().flatten();
@@ -133,14 +134,18 @@ fn kernel(major: u32, minor: u32) -> &'static str {
     }
 }
 
-/// Creates a space to test whether that is possible here. `with_domain` adds a domain for programs
-/// that are linked to fixed addresses.
-fn spaces(with_domain: bool) -> String {
+/// Creates a space to test whether that is possible here. `with_domain` adds a domain, as for
+/// programs that are linked to fixed addresses and for protected tasks.
+fn spaces(protection: Option<Protection>, with_domain: bool) -> String {
     if this_task().is_some() {
         return "this process is a task".into();
     }
-    let options =
-        pvas::SpaceOptions { tasks_max: Some(2), shared: with_domain, ..Default::default() };
+    let options = pvas::SpaceOptions {
+        tasks_max: Some(2),
+        shared: with_domain,
+        protection,
+        ..Default::default()
+    };
     let made = pvas::Space::create(options).and_then(|space| {
         let made = if with_domain { space.add_domain(1..2, Vec::new()).map(drop) } else { Ok(()) };
         let _ = space.destroy();

@@ -189,6 +189,8 @@ fn a_task_that_joins_must_agree() {
         exec(&job, program).run().refused(125, &words);
         let words = ["--protect=writes", "--protect=all"];
         exec(&job, program).env("NAGAYA_PROTECT", "all").run().refused(125, &words);
+        let fallback = exec(&job, program).env("NAGAYA_FALLBACK", "1");
+        fallback.run().refused(125, &["no --protect"]);
     }
     nagaya("exec").args(["--job", &job, "--protect", "true"]).run().ok();
     first.signal(Signal::TERM);
@@ -227,6 +229,9 @@ fn a_system_that_refuses_the_kernels_copies_is_named() {
         denied(nagaya("run").args(["--protect", "true"])).refused(125, &words);
         denied(nagaya("exec").args(["--protect=all", "true"])).refused(125, &words);
         denied(nagaya("run").arg("true")).ok();
+        let info = denied(nagaya("info").arg("--parsable")).ok();
+        let line = info.lines().find(|line| line.starts_with("protect=")).expect("a line");
+        assert!(line.contains("no: ") && line.contains("process_vm_writev"), "{line}");
     }
 }
 
@@ -250,6 +255,8 @@ fn maps_and_info_name_the_protection() {
         assert!(info.contains(&format!("tasks, protected: {kind}\n")), "{info}");
         assert!(info.contains(&option), "{info}");
     }
+    let info = nagaya("info").arg("--parsable").run().ok();
+    assert!(info.lines().any(|line| line == "protect=yes"), "{info}");
     let maps = {
         let job = job();
         let running = nagaya("run").args(["--job", &job, "sleep", "100"]).spawn();
