@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nagaya_tests::mpi::{self, MPICH_4, Mpi, OPEN_MPI_4};
 use nagaya_tests::pvm::Machine;
+use nagaya_tests::user::User;
 use nagaya_tests::{
     Cmd, WorkDir, bin_dir, exec, job, messages, nagaya, program, ps, tasks_of, tool, wait_until,
 };
@@ -104,6 +105,30 @@ fn programs_at_fixed_addresses_are_protected_alike() {
     for kind in KINDS {
         for name in ["rights", "copies", "exports"] {
             let output = case_of(&program, kind, 3, name).run();
+            assert!(output.status.success(), "{kind}, {name}: {output}");
+        }
+    }
+}
+
+/// Calls of pvas.h, and memory that is not the space's.
+#[test]
+fn what_holds_for_domains_holds_for_protected_tasks() {
+    let program = program::c_with_libraries("domains.c", &["pvas"]);
+    for name in ["apart", "files", "demand"] {
+        let run = nagaya("run").args(["-n", "3", "--protect"]).arg(&program).arg(name);
+        let output = run.run();
+        assert!(output.status.success(), "{name}: {output}");
+    }
+}
+
+#[test]
+fn an_ordinary_user_has_protected_jobs() {
+    let user = User::ordinary();
+    for kind in KINDS {
+        for name in ["accesses", "copies", "exports"] {
+            let run = user.nagaya("run").args(["-n", "3", &format!("--protect={kind}")]);
+            let run = run.env("PROTECTION", kind).arg(user.bring(&program())).arg(name);
+            let output = user.command(run).run();
             assert!(output.status.success(), "{kind}, {name}: {output}");
         }
     }
