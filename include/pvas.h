@@ -214,7 +214,8 @@ void *pvas_segment(int pvd, int pvid);
 /* The export area of `pvid` (the same address as its segment): its first
  * PVAS_EXPORT_USER bytes are for the program. From the first start of a task with this
  * ID until pvas_destroy it stays readable and writable; the end of a task zeroes it.
- * Later writes of others are visible to the next task with this ID.
+ * Later writes of others are visible to the next task with this ID. In a protected job (nagaya
+ * run --protect) this call makes the area accessible to the caller.
  * Errors: as pvas_segment, ESRCH (no task has ever had this ID). */
 void *pvas_export_area(int pvd, int pvid);
 
@@ -236,7 +237,8 @@ int pvas_unexport(const char *name);
 /* Looks up what task `pvid` exported under `name`; waits up to `timeout_ms` ms for it
  * (0: does not wait; negative: without limit), also where no task with this ID has
  * started yet. `*addr` and `*size` (each may be NULL) receive the answer. An acquire
- * operation, see pvas_export.
+ * operation, see pvas_export. In a protected job (nagaya run --protect) it makes the memory
+ * accessible to the caller, in whole pages.
  * Errors: as pvas_ntasks, EFAULT (name is NULL), EINVAL, ENAMETOOLONG, ENOENT (not there,
  * and timeout_ms is 0), ETIMEDOUT, ESRCH also when the last task with this ID has ended
  * and no other has started since, EINTR. */

@@ -17,7 +17,8 @@
  *
  * A call returns 0 on success, or -1 with errno set, except where noted;
  * pvas_delegate_error() then has the reason in words. All calls fail with ESRCH if the
- * caller is no task, as in a child of one by fork(2). Times are in milliseconds: 0 does not
+ * caller is no task, as in a child of one by fork(2), and with EOPNOTSUPP in a protected job
+ * (nagaya run --protect). Times are in milliseconds: 0 does not
  * wait, less than 0 waits without limit.
  *
  * Linux 5.15 or newer, x86-64. Link with -lpvas_delegate (pkg-config pvas_delegate). See

@@ -8,7 +8,8 @@
  *
  * Source and binary compatible with XPMEM 2.6.5. Unless said otherwise a call returns -1
  * with errno set on error. Every call fails with ENOENT in a process that is no task of
- * a space, as the real library's do where there is no /dev/xpmem. All calls may be made
+ * a space, and in a protected job (nagaya run --protect), as the real library's do where
+ * there is no /dev/xpmem. All calls may be made
  * by several threads at once. Link with -lxpmem (pkg-config cray-xpmem). See xpmem(7),
  * also for what differs from XPMEM.
  */
