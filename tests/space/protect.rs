@@ -342,6 +342,20 @@ fn windows_of_all_mpis_work() {
     }
 }
 
+/// The children join their parents' space under MPICH 5, and have one of their own under Open MPI.
+#[test]
+fn children_of_spawn_agree_by_the_variable() {
+    for mpi in [OPEN_MPI_4, mpi::MPICH_5] {
+        for kind in KINDS {
+            println!("{}, {kind}", mpi.name);
+            let program = mpi.compile("mpi_spawn.c");
+            let children = nagaya("exec").arg(&program);
+            let launch = mpi.launch_tasks(2, &program).command(children);
+            protected(launch, kind).run().prints("children answered\n");
+        }
+    }
+}
+
 /// More ranks than a space without protection has regions. Open MPI 5 maps files at one address
 /// in all ranks, and ends if that fails.
 #[test]
