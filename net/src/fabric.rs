@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slotmap::{DefaultKey, SlotMap};
+use sync::clock;
+use sync::wait::WaitPolicy;
 
 use crate::carriers::{self, Carriers};
 use crate::error::FabricError;
@@ -29,7 +31,6 @@ use crate::payload::Payload;
 use crate::secret::{Domain, Secret, random};
 use crate::session::{Outgoing, Phase, Session};
 use crate::wire::{Address, Kind, USER_HEADER_BYTES_MAX};
-use sync::wait::WaitPolicy;
 
 /// Time limit for a peer to answer a hello or a welcome.
 pub const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -119,7 +120,7 @@ impl Fabric {
             last_send: 0,
             wait_policy: WaitPolicy::default(),
             place: None,
-            tended: Instant::now(),
+            tended: clock::now(),
             until_tend: WAITS_PER_TEND,
             late_wakes: 0,
             carriers,
@@ -171,7 +172,7 @@ impl Fabric {
         if let Some((key, _)) = self.sessions.iter().find(|(_, session)| is_same(session)) {
             return Ok(Peer { key, id });
         }
-        let deadline = Instant::now() + ANSWER_MAX;
+        let deadline = clock::now() + ANSWER_MAX;
         let key = self.begin(id, sections, None, random(), Phase::Calling(deadline));
         self.hello(key);
         Ok(Peer { key, id })
@@ -298,9 +299,9 @@ impl Fabric {
             self.wait_policy.learn(true, Duration::ZERO);
             return Ok(Some(event));
         }
-        let begin = Instant::now();
+        let begin = clock::now();
         let event = self.wait_from(begin, begin + timeout)?;
-        self.wait_policy.learn(event.is_some(), begin.elapsed());
+        self.wait_policy.learn(event.is_some(), clock::elapsed(begin));
         Ok(event)
     }
 
@@ -309,7 +310,7 @@ impl Fabric {
             if let Some(event) = self.poll() {
                 return Ok(Some(event));
             }
-            let now = Instant::now();
+            let now = clock::now();
             if now >= end {
                 return Ok(None);
             }
@@ -346,7 +347,7 @@ impl Fabric {
             return Ok(());
         }
         let until = self.deadline().map_or(end, |deadline| deadline.min(end));
-        let left = until.saturating_duration_since(Instant::now());
+        let left = until.saturating_duration_since(clock::now());
         let left = Timespec::try_from(left).ok();
         let mut fds = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
         if poll(&mut fds, left.as_ref()) == Ok(0) {
@@ -377,7 +378,7 @@ impl Fabric {
     }
 
     fn tend(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         if self.deadline().is_some_and(|deadline| deadline <= now) {
             self.tended = now;
             self.carriers.tend();

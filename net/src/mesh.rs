@@ -6,6 +6,8 @@
 
 use std::time::{Duration, Instant};
 
+use sync::clock;
+
 use crate::error::FabricError;
 use crate::event::{Event, Peer};
 use crate::fabric::Fabric;
@@ -86,7 +88,7 @@ impl Mesh {
     }
 
     fn with_fabric(fabric: Fabric, timeout: Option<Duration>, alive: Vec<u8>) -> Self {
-        let now = Instant::now();
+        let now = clock::now();
         let me = NodeId::try_from(fabric.id()).expect("made of a node's number");
         let watch = timeout.map(|timeout| Watch { timeout, last_received: now, next: now });
         let (peers, addresses) = (Vec::new(), Vec::new());
@@ -102,14 +104,14 @@ impl Mesh {
     pub fn connect(&mut self, addresses: &[&[u8]]) -> Result<(), FabricError> {
         self.peers = vec![None; addresses.len()];
         self.addresses = addresses.iter().map(|address| address.to_vec()).collect();
-        self.until = self.timeout.map(|timeout| Instant::now() + timeout);
+        self.until = self.timeout.map(|timeout| clock::now() + timeout);
         for (node, address) in addresses.iter().enumerate() {
             if node as NodeId != self.me {
                 self.fabric.connect(address)?;
             }
         }
         if let Some(watch) = &mut self.watch {
-            watch.last_received = Instant::now();
+            watch.last_received = clock::now();
         }
         Ok(())
     }
@@ -128,7 +130,7 @@ impl Mesh {
         is_over: impl Fn() -> bool,
     ) -> Result<Vec<Received>, String> {
         let (me, mut early) = (names[self.me as usize], Vec::new());
-        let until = Instant::now() + MEET_MAX;
+        let until = clock::now() + MEET_MAX;
         while !self.is_whole() {
             match self.receive() {
                 // Others may have connected to all nodes earlier.
@@ -137,11 +139,11 @@ impl Mesh {
                     return Err(format!("{me} does not find {}: {why}", names[node as usize]));
                 }
                 _ if is_over() => return Err("the command that starts the nodes has ended".into()),
-                _ if Instant::now() > until => {
+                _ if clock::now() > until => {
                     return Err(format!("{me} does not find the others"));
                 }
                 _ => {
-                    let slept = self.fabric.sleep(Instant::now() + MEET_CHECK);
+                    let slept = self.fabric.sleep(clock::now() + MEET_CHECK);
                     slept.map_err(|why| format!("{me} cannot wait for the others: {why}"))?;
                 }
             }
@@ -191,7 +193,7 @@ impl Mesh {
                     let Some(node) = self.node_of(from) else { continue };
                     let next = self.next_node();
                     if let Some(watch) = self.watch.as_mut().filter(|_| node == next) {
-                        watch.last_received = Instant::now();
+                        watch.last_received = clock::now();
                     }
                     return Some(Ok(Received { from: node, header, body: payload }));
                 }
@@ -279,7 +281,7 @@ impl Mesh {
 
     /// A node that was not connected yet has not answered: on a busy machine it may still.
     fn call_again(&mut self, node: NodeId) -> bool {
-        let is_early = self.until.is_none_or(|until| Instant::now() < until);
+        let is_early = self.until.is_none_or(|until| clock::now() < until);
         let connected = self.peers.get(node as usize).is_some_and(Option::is_some);
         let Some(address) = self.addresses.get(node as usize).filter(|_| is_early) else {
             return false;

@@ -12,6 +12,7 @@
 //! | `lock` | a lock that survives the death of its holder |
 //! | `pieces` | a large message that two tasks copy at the same time |
 //! | `ticket` | the end of one request, on which one waiter sleeps |
+//! | `clock` | the time, which tests can simulate |
 //!
 //! Four users of these mechanisms run a different protocol on top of them:
 //! - The turn of a delegatee's threads (`delegate`) is a mutex within one process. Its holder
@@ -27,6 +28,7 @@
 //! The protocols reach their memory through the traits in `word` only. So loom can model them
 //! (`tests/`, run by `make model`).
 
+pub mod clock;
 pub mod doorbell;
 pub mod futex;
 pub mod hold;

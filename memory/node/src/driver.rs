@@ -10,6 +10,7 @@ use net::error::FabricError;
 use net::mesh::{Gone, Mesh, Received};
 use pager::{Fault, PagerError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sync::clock;
 use sync::wait::WaitPolicy;
 
 use crate::memory::Memory;
@@ -48,12 +49,12 @@ impl<M: Memory> Engine<M> {
     /// Creates an engine whose clock starts now.
     pub fn new(memory: M, mesh: Option<Mesh>) -> Self {
         let (traffic, faults, slept_out) = (Traffic::default(), Vec::new(), Cell::new(false));
-        Self { memory, mesh, traffic, started: Instant::now(), faults, slept_out }
+        Self { memory, mesh, traffic, started: clock::now(), faults, slept_out }
     }
 
     /// Returns the nanoseconds since the engine started.
     pub fn now(&self) -> u64 {
-        self.started.elapsed().as_nanos() as u64
+        clock::elapsed(self.started).as_nanos() as u64
     }
 
     /// Converts a time of the engine's clock to an [`Instant`].
@@ -89,7 +90,7 @@ impl<M: Memory> Engine<M> {
     /// There are more than 32 wakers.
     pub fn sleep(&self, wakers: &[BorrowedFd<'_>], until: Option<Instant>) -> u32 {
         assert!(wakers.len() <= WAKERS_MAX, "a bit for each");
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = until.map(|until| until.saturating_duration_since(clock::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let own = [Some(self.memory.descriptor()), self.mesh.as_ref().map(Mesh::descriptor)];
         let all = wakers.iter().copied().chain(own.into_iter().flatten());
@@ -189,7 +190,7 @@ pub trait Driver {
         found |= self.take_requests();
         found |= self.take_faults();
         found |= self.tend();
-        let beat = self.engine_mut().mesh.as_mut().and_then(|mesh| mesh.beat(Instant::now()));
+        let beat = self.engine_mut().mesh.as_mut().and_then(|mesh| mesh.beat(clock::now()));
         if let Some((node, time)) = beat {
             self.silent(node, time);
         }
@@ -245,12 +246,12 @@ pub trait Server: Driver {
     /// Runs the event loop until [`is_over`](Self::is_over) returns true.
     fn serve(&mut self) {
         let mut wait_policy = WaitPolicy::default();
-        let mut idle_since = Instant::now();
+        let mut idle_since = clock::now();
         while !self.is_over() {
             if self.turn() {
-                wait_policy.learn(true, idle_since.elapsed());
-                idle_since = Instant::now();
-            } else if self.may_poll() && wait_policy.spins(idle_since.elapsed()) {
+                wait_policy.learn(true, clock::elapsed(idle_since));
+                idle_since = clock::now();
+            } else if self.may_poll() && wait_policy.spins(clock::elapsed(idle_since)) {
                 self.pause();
             } else if self.announce_sleep() {
                 let ready = match self.engine_mut().arm() {

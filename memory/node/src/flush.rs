@@ -1,9 +1,10 @@
 //! Flush policy: how long an engine that stops keeps sending. The last messages of a job are queued
 //! when it ends. The process must not exit before the transport has sent them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use net::mesh::Mesh;
+use sync::clock;
 
 /// Minimum and maximum time of the final flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +28,8 @@ impl FlushPolicy {
 
     /// Sends the queued messages. Discards messages that arrive meanwhile.
     pub fn run(self, mesh: &mut Mesh) {
-        let start = Instant::now();
-        while self.goes_on(start.elapsed(), mesh.has_unsent()) {
+        let start = clock::now();
+        while self.goes_on(clock::elapsed(start), mesh.has_unsent()) {
             if mesh.receive().is_none() {
                 std::thread::yield_now();
             }

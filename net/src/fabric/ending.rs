@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use slotmap::DefaultKey;
+use sync::clock;
 use zerocopy::IntoBytes;
 
 use super::{ANSWER_MAX, Fabric};
@@ -25,7 +26,7 @@ impl Fabric {
     /// is out. The other side then sees the endpoint fail.
     pub(super) fn part(&mut self, key: DefaultKey, first: bool) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.phase = Phase::Parting { deadline: Instant::now() + ANSWER_MAX, first };
+        session.phase = Phase::Parting { deadline: clock::now() + ANSWER_MAX, first };
         if first && session.operations == 0 {
             self.end(key, None);
         }

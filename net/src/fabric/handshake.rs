@@ -1,9 +1,9 @@
 //! The start of a connection: hello, welcome, ready.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use slotmap::{DefaultKey, Key as _};
+use sync::clock;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{ANSWER_MAX, ANSWERING_MAX, Fabric};
@@ -56,7 +56,7 @@ impl Fabric {
             self.dropped.unauthenticated += 1;
             return;
         }
-        let deadline = Instant::now() + ANSWER_MAX;
+        let deadline = clock::now() + ANSWER_MAX;
         let nonce = random();
         let (us, them) = ((self.id, &nonce), (id, &hello.nonce));
         let link = Link::new(&self.secret, us, them, hello.session.get());
