@@ -63,6 +63,48 @@ pub struct Received {
     pub body: Vec<u8>,
 }
 
+/// The part of [`Mesh::meet`] that never waits.
+pub struct Meeting {
+    until: Instant,
+    /// The messages that arrived in the meantime.
+    pub early: Vec<Received>,
+}
+
+impl Meeting {
+    /// Starts the time limit.
+    pub fn begin() -> Self {
+        Self { until: clock::now() + MEET_MAX, early: Vec::new() }
+    }
+
+    /// Returns the result of [`Mesh::meet`], or `None` if the node must wait for the others.
+    pub fn step(
+        &mut self,
+        mesh: &mut Mesh,
+        names: &[&str],
+        is_over: impl Fn() -> bool,
+    ) -> Option<Result<(), String>> {
+        let me = names[mesh.me as usize];
+        while !mesh.is_whole() {
+            return match mesh.receive() {
+                // Others may have connected to all nodes earlier.
+                Some(Ok(message)) => {
+                    self.early.push(message);
+                    continue;
+                }
+                Some(Err(Gone::Lost(node, why))) => {
+                    Some(Err(format!("{me} does not find {}: {why}", names[node as usize])))
+                }
+                _ if is_over() => Some(Err("the command that starts the nodes has ended".into())),
+                _ if clock::now() > self.until => {
+                    Some(Err(format!("{me} does not find the others")))
+                }
+                _ => None,
+            };
+        }
+        Some(Ok(()))
+    }
+}
+
 impl Mesh {
     /// Creates node `me`, which has not yet sent its address to the others. With a timeout, a node
     /// that is silent for that long counts as lost. `alive` is the header of a heartbeat.
@@ -129,26 +171,15 @@ impl Mesh {
         names: &[&str],
         is_over: impl Fn() -> bool,
     ) -> Result<Vec<Received>, String> {
-        let (me, mut early) = (names[self.me as usize], Vec::new());
-        let until = clock::now() + MEET_MAX;
-        while !self.is_whole() {
-            match self.receive() {
-                // Others may have connected to all nodes earlier.
-                Some(Ok(message)) => early.push(message),
-                Some(Err(Gone::Lost(node, why))) => {
-                    return Err(format!("{me} does not find {}: {why}", names[node as usize]));
-                }
-                _ if is_over() => return Err("the command that starts the nodes has ended".into()),
-                _ if clock::now() > until => {
-                    return Err(format!("{me} does not find the others"));
-                }
-                _ => {
-                    let slept = self.fabric.sleep(clock::now() + MEET_CHECK);
-                    slept.map_err(|why| format!("{me} cannot wait for the others: {why}"))?;
-                }
+        let mut meeting = Meeting::begin();
+        loop {
+            if let Some(result) = meeting.step(self, names, &is_over) {
+                return result.map(|()| meeting.early);
             }
+            let slept = self.fabric.sleep(clock::now() + MEET_CHECK);
+            let me = names[self.me as usize];
+            slept.map_err(|why| format!("{me} cannot wait for the others: {why}"))?;
         }
-        Ok(early)
     }
 
     /// No other is connected.
