@@ -377,6 +377,13 @@ impl Fabric {
         is_due.then_some(self.tended + TEND)
     }
 
+    /// Returns the numbers of connections, sends and receipts that are not over. A test that ends
+    /// all connections expects zeros.
+    #[cfg(feature = "simulation")]
+    pub fn remains(&self) -> [usize; 3] {
+        [self.sessions.len(), self.sends.len(), self.receipts.len()]
+    }
+
     fn tend(&mut self) {
         let now = clock::now();
         if self.deadline().is_some_and(|deadline| deadline <= now) {

@@ -129,7 +129,8 @@ impl Mesh {
         Ok(Self::with_fabric(Fabric::within_host(me.into(), secret)?, timeout, alive))
     }
 
-    fn with_fabric(fabric: Fabric, timeout: Option<Duration>, alive: Vec<u8>) -> Self {
+    /// The same, over a fabric whose id is the node's number.
+    pub(crate) fn with_fabric(fabric: Fabric, timeout: Option<Duration>, alive: Vec<u8>) -> Self {
         let now = clock::now();
         let me = NodeId::try_from(fabric.id()).expect("made of a node's number");
         let watch = timeout.map(|timeout| Watch { timeout, last_received: now, next: now });
@@ -284,6 +285,12 @@ impl Mesh {
     /// readable.
     pub fn may_sleep(&mut self) -> Result<bool, FabricError> {
         self.fabric.arm()
+    }
+
+    /// See [`Fabric::remains`].
+    #[cfg(feature = "simulation")]
+    pub fn remains(&self) -> [usize; 3] {
+        self.fabric.remains()
     }
 
     /// See [`Fabric::slept_out`].
