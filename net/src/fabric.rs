@@ -194,12 +194,12 @@ impl Fabric {
         let payload = payload.into();
         match session.phase {
             Phase::Open(_) => self.post(peer.key, Kind::Data, header, payload, id),
-            Phase::Calling(_) | Phase::Answering(..) => {
+            Phase::Calling(_) | Phase::Answering(..) if !session.is_closing() => {
                 let header = header.to_vec();
                 session.queue.push_back(Outgoing { kind: Kind::Data, header, payload, id });
                 Ok(Sending::Pending(SendId(id)))
             }
-            Phase::Leaving(_) | Phase::Parting { .. } | Phase::Over(_) => Err(FabricError::Gone),
+            _ => Err(FabricError::Gone),
         }
     }
 
@@ -226,7 +226,7 @@ impl Fabric {
         let Some(session) = self.sessions.get_mut(peer.key) else { return };
         match session.phase {
             Phase::Open(_) => self.bye(peer.key),
-            Phase::Calling(_) | Phase::Answering(..) => {
+            Phase::Calling(_) | Phase::Answering(..) if !session.is_closing() => {
                 let bye = Outgoing {
                     kind: Kind::Bye,
                     header: Vec::new(),
@@ -235,7 +235,7 @@ impl Fabric {
                 };
                 session.queue.push_back(bye);
             }
-            Phase::Leaving(_) | Phase::Parting { .. } | Phase::Over(_) => {}
+            _ => {}
         }
     }
 

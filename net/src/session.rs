@@ -121,6 +121,11 @@ impl Session {
         matches!(self.phase, Phase::Calling(_) | Phase::Open(_) | Phase::Leaving(_))
     }
 
+    /// Returns true if the user has closed it before it was open.
+    pub fn is_closing(&self) -> bool {
+        self.queue.back().is_some_and(|last| last.kind == Kind::Bye)
+    }
+
     /// Returns true if it accepts messages: it is open, or will be without an action of this side.
     pub fn is_usable(&self) -> bool {
         matches!(self.phase, Phase::Calling(_) | Phase::Answering(..) | Phase::Open(_))

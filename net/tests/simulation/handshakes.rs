@@ -1,0 +1,54 @@
+//! Handshakes in an order that is rare in a real network: each test is a defect that random runs
+//! have found.
+
+use std::time::Duration;
+
+use net::error::FabricError;
+use net::event::{Event, Peer, Sending};
+use net::fabric::Fabric;
+use net::mesh::{Meeting, Mesh};
+use net::secret::Secret;
+use net::simulation::{Fault, Network, Plan};
+
+/// Longer than a message takes.
+const STEP: Duration = Duration::from_millis(1);
+
+/// Two fabrics, which the test polls.
+fn two(seed: u64, plan: Plan) -> (Network, Fabric, Fabric) {
+    let mut network = Network::new(seed, plan);
+    let secret = Secret::new([7; 32]);
+    let mut fabric = |id| network.fabric(id, &secret).expect("a fabric");
+    let (one, two) = (fabric(0), fabric(1));
+    (network, one, two)
+}
+
+/// Polls both for some time. Returns their events.
+fn run(network: &Network, one: &mut Fabric, two: &mut Fabric, time: Duration) -> [Vec<Event>; 2] {
+    let (until, mut events) = (network.now() + time, [Vec::new(), Vec::new()]);
+    while network.now() < until {
+        network.advance(STEP);
+        events[0].extend(std::iter::from_fn(|| one.poll()));
+        events[1].extend(std::iter::from_fn(|| two.poll()));
+    }
+    events
+}
+
+fn is_lost(events: &[Event], lost: Peer) -> bool {
+    events.iter().any(|event| matches!(event, Event::Lost { peer, .. } if *peer == lost))
+}
+
+fn messages(events: &[Event]) -> usize {
+    events.iter().filter(|event| matches!(event, Event::Message { .. })).count()
+}
+
+#[test]
+fn a_connection_that_is_closed_before_it_is_open_takes_no_messages() {
+    let (network, mut one, mut two) = two(1, Plan::calm());
+    let peer = one.connect(two.address()).expect("its address");
+    assert!(matches!(one.send(peer, b"before", vec![]), Ok(Sending::Pending(_))));
+    one.close(peer);
+    assert!(matches!(one.send(peer, b"after", vec![]), Err(FabricError::Gone)));
+    let [ours, theirs] = run(&network, &mut one, &mut two, 10 * STEP);
+    assert_eq!(messages(&theirs), 1);
+    assert!(ours.iter().any(|event| matches!(event, Event::Closed(closed) if *closed == peer)));
+}
