@@ -112,10 +112,13 @@ impl Fabric {
             (phase, _) => return session.phase = phase,
         };
         session.phase = Phase::Open(link);
-        let id = session.id;
-        // A restarted peer has not announced the end of its earlier connection.
-        let is_older =
-            |s: &Session| s.id == id && matches!(s.phase, Phase::Open(_) | Phase::Leaving(_));
+        let (id, address) = (session.id, session.address.clone());
+        // A restarted peer, which has another address, has not announced the end of its earlier
+        // connection. Another connection of the same process ends in order.
+        let is_older = |s: &Session| {
+            let stands = matches!(s.phase, Phase::Open(_) | Phase::Leaving(_));
+            s.id == id && s.address != address && stands
+        };
         let older = self.sessions.iter().find(|&(other, s)| other != key && is_older(s));
         if let Some((older, _)) = older {
             self.lose(older, "replaced by a new connection".to_owned());

@@ -52,3 +52,21 @@ fn a_connection_that_is_closed_before_it_is_open_takes_no_messages() {
     assert_eq!(messages(&theirs), 1);
     assert!(ours.iter().any(|event| matches!(event, Event::Closed(closed) if *closed == peer)));
 }
+
+/// The new connection replaced the old one, with its messages.
+#[test]
+fn a_new_connection_lets_a_closed_one_deliver_its_messages() {
+    let (network, mut one, mut two) = two(1, Plan { window_bytes: 1, ..Plan::calm() });
+    let first = one.connect(two.address()).expect("its address");
+    run(&network, &mut one, &mut two, 10 * STEP);
+    for _ in 0..20 {
+        one.send(first, b"first", vec![]).expect("it stands");
+    }
+    one.close(first);
+    let second = one.connect(two.address()).expect("its address");
+    assert_ne!(first, second);
+    one.send(second, b"second", vec![]).expect("it begins");
+    let [ours, theirs] = run(&network, &mut one, &mut two, 100 * STEP);
+    assert!(!is_lost(&ours, first), "{ours:?}");
+    assert_eq!(messages(&theirs), 21);
+}
