@@ -169,7 +169,8 @@ impl Fabric {
             return Err(FabricError::Oneself);
         }
         let is_same = |s: &Session| s.id == id && s.address == sections && s.is_usable();
-        if let Some((key, _)) = self.sessions.iter().find(|(_, session)| is_same(session)) {
+        if let Some((key, session)) = self.sessions.iter_mut().find(|(_, s)| is_same(s)) {
+            session.is_wanted = true;
             return Ok(Peer { key, id });
         }
         let deadline = clock::now() + ANSWER_MAX;

@@ -22,6 +22,8 @@ pub struct Session {
     pub nonce: Nonce,
     /// The state of the connection.
     pub phase: Phase,
+    /// The user has a peer for it before it is open.
+    pub is_wanted: bool,
     /// Messages that were sent before the connection was open.
     pub queue: VecDeque<Outgoing>,
     /// Received messages, until their turn.
@@ -118,7 +120,11 @@ impl Session {
 
     /// Returns true if the user has a peer for it.
     pub fn is_visible(&self) -> bool {
-        matches!(self.phase, Phase::Calling(_) | Phase::Open(_) | Phase::Leaving(_))
+        match self.phase {
+            Phase::Calling(_) | Phase::Open(_) | Phase::Leaving(_) => true,
+            Phase::Answering(..) => self.is_wanted,
+            Phase::Parting { .. } | Phase::Over(_) => false,
+        }
     }
 
     /// Returns true if the user has closed it before it was open.

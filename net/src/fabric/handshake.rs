@@ -157,6 +157,7 @@ impl Fabric {
             endpoint: None,
             nonce,
             phase,
+            is_wanted: false,
             queue: VecDeque::new(),
             incoming: InOrder::default(),
             operations: 0,

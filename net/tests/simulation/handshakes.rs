@@ -53,6 +53,22 @@ fn a_connection_that_is_closed_before_it_is_open_takes_no_messages() {
     assert!(ours.iter().any(|event| matches!(event, Event::Closed(closed) if *closed == peer)));
 }
 
+/// A connection of a peer that had not proved itself was given to the user, and its end was not
+/// reported.
+#[test]
+fn a_caller_that_dies_is_lost_for_a_peer_that_calls_meanwhile() {
+    for with_host in [false, true] {
+        let (mut network, mut one, mut two) = two(1, Plan::calm());
+        one.connect(two.address()).expect("its address");
+        network.advance(STEP);
+        assert!(two.poll().is_none(), "it answers");
+        let peer = two.connect(one.address()).expect("its address");
+        network.kill(0, with_host);
+        let [_, events] = run(&network, &mut one, &mut two, Duration::from_secs(20));
+        assert!(is_lost(&events, peer), "{events:?}");
+    }
+}
+
 /// The new connection replaced the old one, with its messages.
 #[test]
 fn a_new_connection_lets_a_closed_one_deliver_its_messages() {
