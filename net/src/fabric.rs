@@ -174,7 +174,7 @@ impl Fabric {
             return Ok(Peer { key, id });
         }
         let deadline = clock::now() + ANSWER_MAX;
-        let key = self.begin(id, sections, None, random(), Phase::Calling(deadline));
+        let key = self.begin(id, sections, None, random(), Phase::Calling(deadline, None));
         self.hello(key);
         Ok(Peer { key, id })
     }
@@ -195,7 +195,7 @@ impl Fabric {
         let payload = payload.into();
         match session.phase {
             Phase::Open(_) => self.post(peer.key, Kind::Data, header, payload, id),
-            Phase::Calling(_) | Phase::Answering(..) if !session.is_closing() => {
+            Phase::Calling(..) | Phase::Answering(..) if !session.is_closing() => {
                 let header = header.to_vec();
                 session.queue.push_back(Outgoing { kind: Kind::Data, header, payload, id });
                 Ok(Sending::Pending(SendId(id)))
@@ -227,7 +227,7 @@ impl Fabric {
         let Some(session) = self.sessions.get_mut(peer.key) else { return };
         match session.phase {
             Phase::Open(_) => self.bye(peer.key),
-            Phase::Calling(_) | Phase::Answering(..) if !session.is_closing() => {
+            Phase::Calling(..) | Phase::Answering(..) if !session.is_closing() => {
                 let bye = Outgoing {
                     kind: Kind::Bye,
                     header: Vec::new(),

@@ -34,8 +34,9 @@ pub struct Session {
 
 /// The state of a connection.
 pub enum Phase {
-    /// This side has sent hello, and waits for the welcome until this time.
-    Calling(Instant),
+    /// This side has sent hello, and waits for the welcome until this time. If both sides call at
+    /// once, it has answered the other's hello, and the connection is with no other session.
+    Calling(Instant, Option<Link>),
     /// We have answered a hello, and wait until then for a sign that it was no old one.
     Answering(Instant, Link),
     /// It stands.
@@ -103,15 +104,16 @@ impl Session {
     /// Returns the agreed state, if there is one.
     pub fn link(&self) -> Option<&Link> {
         match &self.phase {
+            Phase::Calling(_, link) => link.as_ref(),
             Phase::Answering(_, link) | Phase::Open(link) | Phase::Leaving(link) => Some(link),
-            Phase::Calling(_) | Phase::Parting { .. } | Phase::Over(_) => None,
+            Phase::Parting { .. } | Phase::Over(_) => None,
         }
     }
 
     /// Until when something must have happened.
     pub fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Calling(deadline)
+            Phase::Calling(deadline, _)
             | Phase::Answering(deadline, _)
             | Phase::Parting { deadline, .. } => Some(deadline),
             Phase::Open(_) | Phase::Leaving(_) | Phase::Over(_) => None,
@@ -121,7 +123,7 @@ impl Session {
     /// Returns true if the user has a peer for it.
     pub fn is_visible(&self) -> bool {
         match self.phase {
-            Phase::Calling(_) | Phase::Open(_) | Phase::Leaving(_) => true,
+            Phase::Calling(..) | Phase::Open(_) | Phase::Leaving(_) => true,
             Phase::Answering(..) => self.is_wanted,
             Phase::Parting { .. } | Phase::Over(_) => false,
         }
@@ -134,6 +136,6 @@ impl Session {
 
     /// Returns true if it accepts messages: it is open, or will be without an action of this side.
     pub fn is_usable(&self) -> bool {
-        matches!(self.phase, Phase::Calling(_) | Phase::Answering(..) | Phase::Open(_))
+        matches!(self.phase, Phase::Calling(..) | Phase::Answering(..) | Phase::Open(_))
     }
 }

@@ -43,13 +43,22 @@ impl Fabric {
             self.dropped.unauthenticated += 1;
             return;
         }
-        // Both call at once: one connection is enough.
+        // Both call at once: one connection is enough. The other may have closed that and call
+        // again, which is another connection.
+        let theirs = hello.session.get();
         let is_same = |s: &Session| {
-            s.id == id && s.address == sections && matches!(s.phase, Phase::Calling(_))
+            let is_free = match &s.phase {
+                Phase::Calling(_, link) => link.as_ref().is_none_or(|link| link.session == theirs),
+                _ => false,
+            };
+            s.id == id && s.address == sections && is_free
         };
-        let calling = self.sessions.iter().find(|(_, session)| is_same(session));
-        if let Some((key, _)) = calling {
-            return self.welcome(key, hello.session.get(), hello.nonce);
+        if let Some((key, session)) = self.sessions.iter_mut().find(|(_, s)| is_same(s)) {
+            let (us, them) = ((self.id, &session.nonce), (id, &hello.nonce));
+            if let Phase::Calling(_, link) = &mut session.phase {
+                *link = Some(Link::new(&self.secret, us, them, theirs));
+            }
+            return self.welcome(key, theirs, hello.nonce);
         }
         let answering = |s: &&Session| matches!(s.phase, Phase::Answering(..));
         if self.sessions.values().filter(answering).count() >= ANSWERING_MAX {
@@ -59,9 +68,9 @@ impl Fabric {
         let deadline = clock::now() + ANSWER_MAX;
         let nonce = random();
         let (us, them) = ((self.id, &nonce), (id, &hello.nonce));
-        let link = Link::new(&self.secret, us, them, hello.session.get());
+        let link = Link::new(&self.secret, us, them, theirs);
         let key = self.begin(id, sections, Some(way), nonce, Phase::Answering(deadline, link));
-        self.welcome(key, hello.session.get(), hello.nonce);
+        self.welcome(key, theirs, hello.nonce);
     }
 
     pub(super) fn welcome(&mut self, key: DefaultKey, session: u64, answered: Nonce) {
@@ -88,8 +97,13 @@ impl Fabric {
         let key = key_of(header.session.get());
         let token = self.secret.token(Domain::Welcome, &[payload]);
         let expected = self.sessions.get(key).filter(|session| {
+            let is_awaited = match &session.phase {
+                Phase::Calling(_, Some(link)) => link.session == welcome.session.get(),
+                Phase::Calling(_, None) => true,
+                _ => false,
+            };
             token.matches(&header.token)
-                && matches!(session.phase, Phase::Calling(_))
+                && is_awaited
                 && welcome.from.get() == session.id
                 && welcome.to.get() == self.id
                 && welcome.answered == session.nonce
@@ -108,7 +122,8 @@ impl Fabric {
     pub(super) fn open(&mut self, key: DefaultKey, link: Option<Link>) {
         let session = &mut self.sessions[key];
         let link = match (std::mem::replace(&mut session.phase, Phase::Over(None)), link) {
-            (Phase::Calling(_), Some(link)) | (Phase::Answering(_, link), None) => link,
+            (Phase::Calling(..), Some(link))
+            | (Phase::Calling(_, Some(link)) | Phase::Answering(_, link), None) => link,
             (phase, _) => return session.phase = phase,
         };
         session.phase = Phase::Open(link);

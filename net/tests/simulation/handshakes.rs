@@ -86,3 +86,27 @@ fn a_new_connection_lets_a_closed_one_deliver_its_messages() {
     assert!(!is_lost(&ours, first), "{ours:?}");
     assert_eq!(messages(&theirs), 21);
 }
+
+/// The second call was taken for the first one, and both sides believed in another connection.
+#[test]
+fn a_second_call_is_not_taken_for_the_first_if_both_sides_call() {
+    for seed in 0..20 {
+        let (network, mut one, mut two) = two(seed, Plan::calm());
+        let first = one.connect(two.address()).expect("its address");
+        two.connect(one.address()).expect("its address");
+        network.advance(STEP);
+        // Each answers the other's call. The second side does not see that of the first yet.
+        assert!(two.poll().is_none());
+        assert!(one.poll().is_none());
+        network.advance(STEP);
+        assert!(matches!(one.poll(), Some(Event::Connected(peer)) if peer == first));
+        one.close(first);
+        let second = one.connect(two.address()).expect("its address");
+        one.send(second, b"second", vec![]).expect("it begins");
+        let [_, theirs] = run(&network, &mut one, &mut two, 100 * STEP);
+        assert_eq!(messages(&theirs), 1, "seed {seed}: {theirs:?}");
+        one.close(second);
+        let [ours, _] = run(&network, &mut one, &mut two, 100 * STEP);
+        assert!(matches!(ours[..], [Event::Closed(peer)] if peer == second), "{ours:?}");
+    }
+}
