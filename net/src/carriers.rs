@@ -113,6 +113,12 @@ impl Carriers {
         Ok(Endpoint { carrier, id })
     }
 
+    /// See [`Carrier::adopt`].
+    pub fn adopt(&mut self, (carrier, way): (usize, Way), tag: u64) -> Option<Endpoint> {
+        let id = self.list[carrier].1.adopt(way, tag)?;
+        Some(Endpoint { carrier, id })
+    }
+
     /// See [`Carrier::close`].
     pub fn close(&mut self, endpoint: Endpoint) {
         self.list[endpoint.carrier].1.close(endpoint.id);

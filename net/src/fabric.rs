@@ -399,8 +399,9 @@ impl Drop for Fabric {
     fn drop(&mut self) {
         self.carriers.settle();
         for session in self.sessions.values_mut() {
-            if let Some(endpoint) = session.endpoint.take() {
-                self.carriers.close(endpoint);
+            for way in [session.endpoint.take(), session.incoming_way.take()].into_iter().flatten()
+            {
+                self.carriers.close(way);
             }
         }
     }

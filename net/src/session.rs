@@ -18,6 +18,8 @@ pub struct Session {
     pub address: Vec<u8>,
     /// The way there; none once the connection is over.
     pub endpoint: Option<Endpoint>,
+    /// The way on which the other's messages come, if both sides have called at once.
+    pub incoming_way: Option<Endpoint>,
     /// Our number.
     pub nonce: Nonce,
     /// The state of the connection.
@@ -31,6 +33,9 @@ pub struct Session {
     /// Sends, receipts and the closing that UCX has not completed.
     pub operations: usize,
 }
+
+/// Marks the tag of a session's incoming way.
+pub const INCOMING: u64 = 1 << 63;
 
 /// The state of a connection.
 pub enum Phase {

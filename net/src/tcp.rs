@@ -416,6 +416,10 @@ impl Carrier for Tcp {
         Ok(way.0)
     }
 
+    fn adopt(&mut self, way: Way, tag: u64) -> Option<EndpointId> {
+        self.answer(way, &[], tag).ok()
+    }
+
     fn close(&mut self, endpoint: EndpointId) {
         let key = key_of(endpoint);
         let Some(connection) = self.connections.get_mut(key) else { return };

@@ -7,9 +7,10 @@ use sync::clock;
 use zerocopy::IntoBytes;
 
 use super::{ANSWER_MAX, Fabric};
+use crate::carrier::key_of;
 use crate::event::{Event, Peer, SendId};
 use crate::payload::Payload;
-use crate::session::{Phase, Session};
+use crate::session::{INCOMING, Phase, Session};
 use crate::wire::{Header, Kind};
 
 impl Fabric {
@@ -41,6 +42,17 @@ impl Fabric {
         }
     }
 
+    /// A way of a connection has failed, with this tag. If there is a way for each direction, the
+    /// end of the incoming one ends the connection: it comes after all messages.
+    pub(super) fn way_failed(&mut self, tag: u64, why: String) {
+        let key = key_of(tag & !INCOMING);
+        let has_another =
+            self.sessions.get(key).is_some_and(|session| session.incoming_way.is_some());
+        if tag & INCOMING != 0 || !has_another {
+            self.lose(key, why);
+        }
+    }
+
     /// The connection has broken.
     pub(super) fn lose(&mut self, key: DefaultKey, why: String) {
         let visible = self.sessions.get(key).is_some_and(Session::is_visible);
@@ -59,9 +71,9 @@ impl Fabric {
                 self.events.push_back(Event::Unsent(SendId(outgoing.id)));
             }
         }
-        if let Some(endpoint) = session.endpoint.take() {
+        for way in [session.endpoint.take(), session.incoming_way.take()].into_iter().flatten() {
             session.operations += 1;
-            self.carriers.close(endpoint);
+            self.carriers.close(way);
         }
         self.bury(key);
     }

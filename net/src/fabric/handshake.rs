@@ -12,7 +12,7 @@ use crate::event::{Event, Peer, SendId, Sending};
 use crate::order::InOrder;
 use crate::payload::Payload;
 use crate::secret::{Domain, Nonce, random};
-use crate::session::{Link, Outgoing, Phase, Session};
+use crate::session::{INCOMING, Link, Outgoing, Phase, Session};
 use crate::wire::{Address, Header, Hello, Kind, Welcome};
 
 impl Fabric {
@@ -57,6 +57,10 @@ impl Fabric {
             let (us, them) = ((self.id, &session.nonce), (id, &hello.nonce));
             if let Phase::Calling(_, link) = &mut session.phase {
                 *link = Some(Link::new(&self.secret, us, them, theirs));
+            }
+            if session.incoming_way.is_none() {
+                let tag = key.data().as_ffi() | INCOMING;
+                session.incoming_way = self.carriers.adopt(way, tag);
             }
             return self.welcome(key, theirs, hello.nonce);
         }
@@ -170,6 +174,7 @@ impl Fabric {
             id,
             address: sections.to_vec(),
             endpoint: None,
+            incoming_way: None,
             nonce,
             phase,
             is_wanted: false,

@@ -11,7 +11,7 @@ use crate::carrier::{self, Data, Happened, Landing, Way, key_of};
 use crate::error::FabricError;
 use crate::event::{Event, Peer, SendId, Sending};
 use crate::payload::Payload;
-use crate::session::{Incoming, Phase, Session};
+use crate::session::{INCOMING, Incoming, Phase, Session};
 use crate::wire::{Header, Kind, USER_HEADER_BYTES_MAX};
 
 impl Fabric {
@@ -102,9 +102,9 @@ impl Fabric {
                 }
             }
             Happened::Failed(tag, why) => {
-                self.lose(key_of(tag), why.into_owned());
+                self.way_failed(tag, why.into_owned());
             }
-            Happened::Closed(tag) => self.completed(key_of(tag)),
+            Happened::Closed(tag) => self.completed(key_of(tag & !INCOMING)),
         }
     }
 

@@ -67,6 +67,11 @@ impl Carrier for Simulated {
         world.answer(self.node, way, tag)
     }
 
+    fn adopt(&mut self, way: Way, tag: u64) -> Option<EndpointId> {
+        let mut world = self.alive().filter(|world| !world.plan.overtakes)?;
+        world.answer(self.node, way, tag).ok()
+    }
+
     fn close(&mut self, endpoint: EndpointId) {
         if let Some(mut world) = self.alive() {
             world.close(endpoint);

@@ -110,3 +110,18 @@ fn a_second_call_is_not_taken_for_the_first_if_both_sides_call() {
         assert!(matches!(ours[..], [Event::Closed(peer)] if peer == second), "{ours:?}");
     }
 }
+
+/// Each side has the way of its own call. The end of one of them was not reported.
+#[test]
+fn a_connection_that_is_given_up_is_lost_if_both_sides_have_called() {
+    let (network, mut one, mut two) = two(1, Plan { window_bytes: 1, ..Plan::calm() });
+    let theirs = one.connect(two.address()).expect("its address");
+    let ours = two.connect(one.address()).expect("its address");
+    run(&network, &mut one, &mut two, 10 * STEP);
+    // The notice waits behind this message, and is dropped.
+    two.send(ours, b"first", vec![]).expect("it stands");
+    two.send(ours, b"second", vec![]).expect("it stands");
+    two.abandon(ours);
+    let [events, _] = run(&network, &mut one, &mut two, 100 * STEP);
+    assert!(is_lost(&events, theirs), "{events:?}");
+}
