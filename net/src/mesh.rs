@@ -94,6 +94,10 @@ impl Meeting {
                 Some(Err(Gone::Lost(node, why))) => {
                     Some(Err(format!("{me} does not find {}: {why}", names[node as usize])))
                 }
+                // Nodes end together, so it has failed.
+                Some(Err(Gone::Left(node))) => {
+                    Some(Err(format!("{me} does not find all: {} has left", names[node as usize])))
+                }
                 _ if is_over() => Some(Err("the command that starts the nodes has ended".into())),
                 _ if clock::now() > self.until => {
                     Some(Err(format!("{me} does not find the others")))

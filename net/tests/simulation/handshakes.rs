@@ -125,3 +125,31 @@ fn a_connection_that_is_given_up_is_lost_if_both_sides_have_called() {
     let [events, _] = run(&network, &mut one, &mut two, 100 * STEP);
     assert!(is_lost(&events, theirs), "{events:?}");
 }
+
+/// The others waited for 30 s.
+#[test]
+fn nodes_that_meet_learn_that_one_has_left() {
+    let mut network = Network::new(1, Plan::calm());
+    let secret = Secret::new([7; 32]);
+    let mut meshes: Vec<Mesh> =
+        (0..3).map(|me| network.mesh(me, &secret, None, vec![0]).expect("a mesh")).collect();
+    let addresses: Vec<Vec<u8>> = meshes.iter().map(|mesh| mesh.address().to_vec()).collect();
+    let addresses: Vec<&[u8]> = addresses.iter().map(Vec::as_slice).collect();
+    let mut meeting = Meeting::begin();
+    for mesh in &mut meshes[..2] {
+        mesh.connect(&addresses).expect("addresses");
+    }
+    let mut result = None;
+    for round in 0..20 {
+        network.advance(STEP);
+        result = meeting.step(&mut meshes[0], &["a", "b", "c"], || false);
+        if result.is_some() {
+            break;
+        }
+        assert!(meshes[1].receive().is_none());
+        if round == 10 {
+            meshes[1].leave();
+        }
+    }
+    assert_eq!(result, Some(Err("a does not find all: b has left".to_owned())));
+}
