@@ -4,6 +4,7 @@
 //! messages sends a heartbeat. The fabric detects processes and hosts that are gone. This module
 //! detects nodes that hang, for instance because a user has stopped them.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use sync::clock;
@@ -20,6 +21,8 @@ pub type NodeId = u32;
 const BEATS: u32 = 4;
 /// Time limit for connecting all nodes.
 const MEET_MAX: Duration = Duration::from_secs(30);
+/// Pause before another call to a node that was not found.
+const CALL_PAUSE: Duration = Duration::from_millis(50);
 /// Interval of the checks whether connecting is still wanted.
 const MEET_CHECK: Duration = Duration::from_millis(20);
 
@@ -30,6 +33,8 @@ pub struct Mesh {
     /// The addresses of the others, and the deadline until which connecting is repeated.
     addresses: Vec<Vec<u8>>,
     until: Option<Instant>,
+    /// The nodes that were not found, and when each is called again.
+    missed: VecDeque<(Instant, NodeId)>,
     timeout: Option<Duration>,
     me: NodeId,
     watch: Option<Watch>,
@@ -138,8 +143,8 @@ impl Mesh {
         let now = clock::now();
         let me = NodeId::try_from(fabric.id()).expect("made of a node's number");
         let watch = timeout.map(|timeout| Watch { timeout, last_received: now, next: now });
-        let (peers, addresses) = (Vec::new(), Vec::new());
-        Self { fabric, peers, addresses, until: None, timeout, me, watch, alive }
+        let (peers, addresses, missed) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { fabric, peers, addresses, until: None, missed, timeout, me, watch, alive }
     }
 
     /// Returns the address at which others connect.
@@ -214,6 +219,7 @@ impl Mesh {
     /// Returns the next message, if there is one. Never waits. A peer that holds the secret and is
     /// not one of the nodes is ignored.
     pub fn receive(&mut self) -> Option<Result<Received, Gone>> {
+        self.call_missed();
         loop {
             match self.fabric.poll()? {
                 Event::Connected(peer) => match self.node_of(peer) {
@@ -277,7 +283,8 @@ impl Mesh {
     /// When [`beat`](Self::beat) or the fabric has something to do.
     pub fn deadline(&self) -> Option<Instant> {
         let beat = self.watch.as_ref().map(|watch| watch.next);
-        self.fabric.deadline().into_iter().chain(beat).min()
+        let call = self.missed.front().map(|(due, _)| *due);
+        self.fabric.deadline().into_iter().chain(beat).chain(call).min()
     }
 
     /// For poll(2), after [`may_sleep`](Self::may_sleep).
@@ -321,14 +328,32 @@ impl Mesh {
         place.is_some_and(|place| place.take_if(|it| *it == peer).is_some())
     }
 
-    /// A node that was not connected yet has not answered: on a busy machine it may still.
+    /// A node that was not connected yet has not answered: on a busy machine it may still. Returns
+    /// false if it is too late for another call.
     fn call_again(&mut self, node: NodeId) -> bool {
-        let is_early = self.until.is_none_or(|until| clock::now() < until);
-        let connected = self.peers.get(node as usize).is_some_and(Option::is_some);
-        let Some(address) = self.addresses.get(node as usize).filter(|_| is_early) else {
-            return false;
-        };
-        connected || self.fabric.connect(address).is_ok()
+        let now = clock::now();
+        let is_early = self.until.is_none_or(|until| now < until);
+        if is_early && !self.is_connected(node) {
+            self.missed.push_back((now + CALL_PAUSE, node));
+        }
+        is_early
+    }
+
+    /// Calls the nodes whose pause is over. An address without a process fails at once, and a call
+    /// without a pause would fail without end.
+    fn call_missed(&mut self) {
+        let now = clock::now();
+        while self.missed.front().is_some_and(|(due, _)| *due <= now) {
+            let (_, node) = self.missed.pop_front().expect("the first");
+            if !self.is_connected(node) {
+                let called = self.fabric.connect(&self.addresses[node as usize]);
+                called.expect("the address was right before");
+            }
+        }
+    }
+
+    fn is_connected(&self, node: NodeId) -> bool {
+        self.peers.get(node as usize).is_some_and(Option::is_some)
     }
 
     fn next_node(&self) -> NodeId {

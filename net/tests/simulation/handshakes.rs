@@ -126,6 +126,22 @@ fn a_connection_that_is_given_up_is_lost_if_both_sides_have_called() {
     assert!(is_lost(&events, theirs), "{events:?}");
 }
 
+/// The mesh called again at once, and `receive` did not return.
+#[test]
+fn a_node_that_cannot_be_reached_is_called_again_after_a_pause() {
+    let mut network = Network::new(1, Plan { connect: 1, ..Plan::calm() });
+    let secret = Secret::new([7; 32]);
+    let mut mesh = |me| network.mesh(me, &secret, None, vec![0]).expect("a mesh");
+    let (mut one, two) = (mesh(0), mesh(1));
+    one.connect(&[one.address().to_vec().as_slice(), two.address()]).expect("addresses");
+    for _ in 0..100 {
+        assert!(one.receive().is_none());
+        network.advance(STEP);
+    }
+    assert_eq!(network.counts().of(Fault::ConnectFailed), 2, "once at first, and after 50 ms");
+    assert!(one.deadline().is_some(), "a sleeper wakes for the next call");
+}
+
 /// The others waited for 30 s.
 #[test]
 fn nodes_that_meet_learn_that_one_has_left() {
