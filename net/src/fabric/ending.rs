@@ -110,6 +110,8 @@ impl Fabric {
                 "it has not answered within {} s; does it run, and has it the same secret?",
                 ANSWER_MAX.as_secs()
             );
+            // It may have got the answer meanwhile, and believe in the connection.
+            self.reset(key);
             self.lose(key, why);
         }
     }

@@ -117,6 +117,8 @@ pub struct Death {
 
 /// Time limit of a handshake: that of the fabric.
 const HANDSHAKE_NS: u64 = ANSWER_MAX.as_nanos() as u64;
+/// Length that the messages of a handshake do not reach. A carrier delivers these whole.
+pub(super) const HANDSHAKE_BYTES: usize = 100;
 
 /// The faults of a run. A number n stands for the probability 1/n, and 0 for never.
 #[derive(Clone, Debug)]
@@ -131,7 +133,7 @@ pub struct Plan {
     /// own, as with UCX. Otherwise a connection is a stream for both sides, as with TCP.
     ///
     /// UCX reports the end of a connection between two live processes to the side that sends next,
-    /// if at all. So such a plan has no connection that breaks.
+    /// if at all. So in such a plan no connection breaks, and no stop exceeds a handshake.
     pub overtakes: bool,
     /// [`Fault::Pending`].
     pub pending: u32,
@@ -179,15 +181,16 @@ impl Plan {
     /// Returns a plan in which every message arrives, late, in pieces and behind others, and in
     /// which processes are slow and stopped for at most `stop_ns`.
     pub fn troubled(random: &mut Rng, nodes: usize, stop_ns: u64) -> Self {
+        let overtakes = random.bool();
         Self {
             latency_ns: 1 << random.u32(10..26),
             window_bytes: 1 << random.u32(6..18),
-            announced_bytes: 512 << random.u32(0..5),
-            overtakes: random.bool(),
+            announced_bytes: HANDSHAKE_BYTES << random.u32(0..8),
+            overtakes,
             pending: random.u32(0..4),
             held: random.u32(0..4),
             stops: if random.u32(0..3) == 0 { random.u32(20..500) } else { 0 },
-            stop_ns,
+            stop_ns: if overtakes { stop_ns.min(HANDSHAKE_NS / 100) } else { stop_ns },
             slow: (random.u32(0..3) == 0)
                 .then(|| (random.usize(0..nodes), 1 << random.u32(16..28))),
             ..Self::calm()
@@ -210,7 +213,7 @@ impl Plan {
         let plan =
             Self { deaths, connect: often(random, 3), ..Self::troubled(random, nodes, stop_ns) };
         if plan.overtakes {
-            return Self { stop_ns: plan.stop_ns.min(HANDSHAKE_NS / 2), slow: None, ..plan };
+            return Self { slow: None, ..plan };
         }
         Self {
             send: often(random, 20),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use sync::clock;
 
-use super::plan::{Counts, Fault, Plan};
+use super::plan::{Counts, Fault, HANDSHAKE_BYTES, Plan};
 use crate::carrier::{Data, Happened, Landing, Reason, There, Way};
 use crate::payload::Payload;
 
@@ -348,7 +348,7 @@ impl World {
         }
         let mut copy = vec![0; bytes];
         copy_part(&payload, 0, copy.as_mut_ptr(), bytes);
-        let may_be_held = bytes >= 512 && self.plan.overtakes;
+        let may_be_held = bytes >= HANDSHAKE_BYTES && self.plan.overtakes;
         match may_be_held && self.chance(Fault::Held, self.plan.held) {
             true => Body::Held(copy),
             false => Body::Here(copy),

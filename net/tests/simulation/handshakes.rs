@@ -126,6 +126,21 @@ fn a_connection_that_is_given_up_is_lost_if_both_sides_have_called() {
     assert!(is_lost(&events, theirs), "{events:?}");
 }
 
+/// The caller believed in a connection that the other side had given up.
+#[test]
+fn a_caller_that_is_stopped_for_too_long_learns_that_it_was_given_up() {
+    for overtakes in [false, true] {
+        let (network, mut one, mut two) = two(1, Plan { overtakes, ..Plan::calm() });
+        let peer = one.connect(two.address()).expect("its address");
+        for _ in 0..10 {
+            network.advance(Duration::from_secs(1));
+            assert!(two.poll().is_none(), "it answers, and gives up after 5 s");
+        }
+        let [events, _] = run(&network, &mut one, &mut two, 100 * STEP);
+        assert!(is_lost(&events, peer), "{events:?}");
+    }
+}
+
 /// The mesh called again at once, and `receive` did not return.
 #[test]
 fn a_node_that_cannot_be_reached_is_called_again_after_a_pause() {
