@@ -67,6 +67,32 @@ pub trait Memory {
     }
 }
 
+/// Memory whose bytes an engine reads and changes through a view that never stops a thread, for
+/// twins and diffs.
+pub trait Contents: Memory {
+    /// Copies the start of a page to `to`.
+    ///
+    /// # Panics
+    /// `to` is longer than a page.
+    fn read(&self, page: Page, to: &mut [u8]);
+
+    /// Writes bytes into a page, from `at` on.
+    ///
+    /// # Panics
+    /// The bytes exceed the page.
+    fn write(&mut self, page: Page, at: usize, bytes: &[u8]) -> Result<(), PagerError>;
+}
+
+impl Contents for Region {
+    fn read(&self, page: Page, to: &mut [u8]) {
+        Region::read(self, page, to);
+    }
+
+    fn write(&mut self, page: Page, at: usize, bytes: &[u8]) -> Result<(), PagerError> {
+        Region::write(self, page, at, bytes)
+    }
+}
+
 impl Memory for Region {
     fn descriptor(&self) -> BorrowedFd<'_> {
         Region::descriptor(self)

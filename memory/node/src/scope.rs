@@ -11,11 +11,11 @@ use coherence::record::Recorder;
 use coherence::refusal::Refused;
 use coherence::scope::event::{Body, Misuse, Task};
 use coherence::scope::{Action, Event, Node};
-use pager::{Access, PagerError, Region};
+use pager::{Access, PagerError};
 
 use crate::batch::run_length;
 use crate::driver::Driver;
-use crate::memory::Memory as _;
+use crate::memory::{Contents, Memory as _};
 use crate::twins::{self, Twins};
 
 /// The state of an engine whose pages are scope consistent.
@@ -45,7 +45,7 @@ impl Scope {
 }
 
 /// A driver whose pages are scope consistent.
-pub trait Scoped: Driver<Memory = Region> {
+pub trait Scoped: Driver<Memory: Contents> {
     /// Returns its pages.
     fn pages(&self) -> &Scope;
 
@@ -147,10 +147,10 @@ pub trait Scoped: Driver<Memory = Region> {
         }
         let memory = &mut self.engine_mut().memory;
         match change {
-            AccessChange::Protect => memory.protect_all(pages),
-            AccessChange::Unmap => memory.forbid_all(pages),
+            AccessChange::Protect => memory.protect(pages),
+            AccessChange::Unmap => memory.forbid(pages),
             AccessChange::Map(access) if access == Access::Write || memory.can_allow_read() => {
-                memory.allow_all(pages, access)
+                memory.allow(pages, access)
             }
             // Threads fault again, and the engine then asks to write: see `resolve`.
             AccessChange::Map(_) => pages.into_iter().try_for_each(|page| memory.retry(page)),
@@ -216,7 +216,7 @@ pub trait Scoped: Driver<Memory = Region> {
     }
 
     /// Returns the memory and the state of its pages.
-    fn memory_and_pages(&mut self) -> (&mut Region, &mut Scope);
+    fn memory_and_pages(&mut self) -> (&mut Self::Memory, &mut Scope);
 }
 
 /// A change of the access to neighbouring pages, made at once.

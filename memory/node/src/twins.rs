@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use coherence::diff;
 use coherence::message::{NodeId, Page};
 use coherence::scope::event::Kept;
-use pager::{PagerError, Region};
+use pager::PagerError;
+
+use crate::memory::Contents;
 
 /// The twins of a node's pages, and the diffs that wait to be sent.
 pub struct Twins {
@@ -61,7 +63,7 @@ impl Twins {
     }
 
     /// Makes a twin of a page.
-    pub fn twin(&mut self, region: &Region, page: Page) -> Result<(), PagerError> {
+    pub fn twin(&mut self, memory: &impl Contents, page: Page) -> Result<(), PagerError> {
         let lacks = |_| PagerError::Memory;
         let mut twin = match self.spare.pop() {
             Some(twin) => twin,
@@ -72,7 +74,7 @@ impl Twins {
                 twin.into_boxed_slice()
             }
         };
-        region.read(page, &mut twin);
+        memory.read(page, &mut twin);
         self.twins.try_reserve(1).map_err(lacks)?;
         let before = self.twins.insert(page, twin);
         assert!(before.is_none(), "page {page} has one twin");
@@ -80,9 +82,9 @@ impl Twins {
     }
 
     /// Appends the diff against the twin to the batch for `home`, and drops the twin.
-    pub fn compare(&mut self, region: &Region, page: Page, home: NodeId) {
+    pub fn compare(&mut self, memory: &impl Contents, page: Page, home: NodeId) {
         let twin = self.twins.remove(&page).expect("the protocol makes a twin first");
-        region.read(page, &mut self.buffer);
+        memory.read(page, &mut self.buffer);
         let body = self.diffs.entry(home).or_default();
         self.diff_bytes += diff::append(body, page, &twin, &self.buffer) as u64;
         if self.spare.len() < SPARE_MAX {
@@ -100,15 +102,15 @@ impl Twins {
 ///
 /// # Panics
 /// The body is malformed: the protocol checks it when it arrives.
-pub fn apply_diffs(region: &mut Region, body: &[u8]) -> Result<(), PagerError> {
-    let page_bytes = region.place().page_bytes;
+pub fn apply_diffs(memory: &mut impl Contents, body: &[u8]) -> Result<(), PagerError> {
+    let page_bytes = memory.page_bytes();
     let pages =
         diff::pages(body, page_bytes).expect("the protocol checked the body when it arrived");
     for (page, runs) in pages {
         let mut result = Ok(());
         diff::each(runs, |at, bytes| {
             if result.is_ok() {
-                result = region.write(page, at, bytes);
+                result = memory.write(page, at, bytes);
             }
         });
         result?;
@@ -117,8 +119,8 @@ pub fn apply_diffs(region: &mut Region, body: &[u8]) -> Result<(), PagerError> {
 }
 
 /// Appends the contents of a page to a message.
-pub fn append_page(region: &Region, page: Page, bytes: &mut Vec<u8>) {
+pub fn append_page(memory: &impl Contents, page: Page, bytes: &mut Vec<u8>) {
     let before = bytes.len();
-    bytes.resize(before + region.place().page_bytes, 0);
-    region.read(page, &mut bytes[before..]);
+    bytes.resize(before + memory.page_bytes(), 0);
+    memory.read(page, &mut bytes[before..]);
 }
