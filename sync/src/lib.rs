@@ -13,6 +13,7 @@
 //! | `pieces` | a large message that two tasks copy at the same time |
 //! | `ticket` | the end of one request, on which one waiter sleeps |
 //! | `clock` | the time, which tests can simulate |
+//! | `inject` | errors of system calls, which tests inject |
 //!
 //! Four users of these mechanisms run a different protocol on top of them:
 //! - The turn of a delegatee's threads (`delegate`) is a mutex within one process. Its holder
@@ -32,6 +33,7 @@ pub mod clock;
 pub mod doorbell;
 pub mod futex;
 pub mod hold;
+pub mod inject;
 pub mod lock;
 pub mod mapped;
 pub mod pieces;

@@ -22,6 +22,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
+use sync::inject::{self, Call};
 
 const MAGIC: u32 = 0x6179_676e;
 const HEADER_SIZE: usize = 16;
@@ -115,9 +116,14 @@ impl Connection {
     pub fn flush(&mut self) -> io::Result<usize> {
         let before = self.sent;
         while self.queued() > 0 {
-            let bytes = [IoSlice::new(&self.queue[self.sent..])];
+            let bytes = &self.queue[self.sent..][..inject::length(Call::Write, self.queued())];
+            let bytes = [IoSlice::new(bytes)];
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match sendmsg(&self.socket, &bytes, &mut SendAncillaryBuffer::default(), flags) {
+            let sent = match inject::error(Call::Write) {
+                Some(errno) => Err(errno),
+                None => sendmsg(&self.socket, &bytes, &mut SendAncillaryBuffer::default(), flags),
+            };
+            match sent {
                 Ok(sent) => self.sent += sent,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(self.sent - before),
@@ -196,12 +202,16 @@ impl Connection {
         let mut buffer = [0; READ_SIZE];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_BATCH))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let received = recvmsg(
-            &self.socket,
-            &mut [IoSliceMut::new(&mut buffer)],
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC | flags,
-        );
+        let room = inject::length(Call::Read, buffer.len());
+        let received = match inject::error(Call::Read) {
+            Some(errno) => Err(errno),
+            None => recvmsg(
+                &self.socket,
+                &mut [IoSliceMut::new(&mut buffer[..room])],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC | flags,
+            ),
+        };
         let received = match received {
             Ok(received) => received,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(true),

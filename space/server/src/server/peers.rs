@@ -14,6 +14,8 @@ use pvas::connection::Connection;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
+use sync::clock;
+use sync::inject::{self, Call};
 
 use crate::job::check_peer;
 use crate::protocol::{REQUEST_SIZE_MAX, Reply, Request, connection};
@@ -152,7 +154,7 @@ impl Peers {
         }
         found.extend(self.ready.drain(..).map(Event::Peer));
         self.resume_accepts();
-        let now = Instant::now();
+        let now = clock::now();
         let is_late = |key: &&u64| {
             let peer = self.peers.get(key);
             peer.and_then(Peer::reads_until).is_some_and(|deadline| deadline <= now)
@@ -168,14 +170,18 @@ impl Peers {
         }
         let unread = self.unread.iter().filter_map(|key| self.peers.get(key)?.reads_until());
         let next = unread.chain(self.pause_ends).min();
-        let next = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let next = next.map(|next| next.saturating_duration_since(clock::now()));
         timeout.into_iter().chain(next).min()
     }
 
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..ACCEPTS_MAX {
-            let socket = match accept_with(&self.listener, flags) {
+            let accepted = match inject::error(Call::Accept) {
+                Some(errno) => Err(errno),
+                None => accept_with(&self.listener, flags),
+            };
+            let socket = match accepted {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
@@ -187,9 +193,11 @@ impl Peers {
             let key = self.next_key;
             self.next_key += 1;
             let data = epoll::EventData::new_u64(key);
-            if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).is_ok() {
+            if inject::error(Call::Watch).is_none()
+                && epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).is_ok()
+            {
                 let connection = connection(socket).with_body_size_max(REQUEST_SIZE_MAX);
-                let taken = Instant::now();
+                let taken = clock::now();
                 let (task, spares, closed) = (None, false, false);
                 self.peers.insert(key, Peer { connection, pid, task, spares, closed, taken });
             }
@@ -200,12 +208,12 @@ impl Peers {
         let data = epoll::EventData::new_u64(LISTENER);
         let none = epoll::EventFlags::empty();
         if epoll::modify(&self.epoll, &self.listener, data, none).is_ok() {
-            self.pause_ends = Some(Instant::now() + ACCEPT_PAUSE);
+            self.pause_ends = Some(clock::now() + ACCEPT_PAUSE);
         }
     }
 
     fn resume_accepts(&mut self) {
-        if self.pause_ends.is_none_or(|end| end > Instant::now()) {
+        if self.pause_ends.is_none_or(|end| end > clock::now()) {
             return;
         }
         let data = epoll::EventData::new_u64(LISTENER);
@@ -242,7 +250,7 @@ impl Peers {
             return Ok(());
         }
         if peer.connection.queued() == 0 {
-            peer.taken = Instant::now();
+            peer.taken = clock::now();
         }
         peer.connection.queue(reply)?;
         self.flush(key)
@@ -263,7 +271,7 @@ impl Peers {
     fn flush(&mut self, key: u64) -> io::Result<()> {
         let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
         if peer.connection.queued() > 0 && peer.connection.flush()? > 0 {
-            peer.taken = Instant::now();
+            peer.taken = clock::now();
         }
         let is_unread = peer.connection.queued() > 0;
         if is_unread != self.unread.contains(&key) {
@@ -300,7 +308,7 @@ impl Peers {
         self.unread.retain(|&it| it != key);
         // A descriptor is free now.
         if self.pause_ends.is_some() {
-            self.pause_ends = Some(Instant::now());
+            self.pause_ends = Some(clock::now());
         }
         Some(peer)
     }
@@ -313,3 +321,6 @@ impl Peer {
         is_tool.then(|| self.taken + UNREAD_TIMEOUT)
     }
 }
+
+#[cfg(test)]
+mod tests;
