@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slotmap::{DefaultKey, Key as _, SlotMap};
+use sync::inject::{self, Call};
 
 use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way, key_of};
 use crate::error::FabricError;
@@ -146,7 +147,11 @@ impl Tcp {
     fn accept(&mut self, listener: usize) {
         let Some((socket, _)) = self.listening.get(listener) else { return };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = match rustix::net::accept_with(socket, flags) {
+        let accepted = match inject::error(Call::Accept) {
+            Some(errno) => Err(errno),
+            None => rustix::net::accept_with(socket, flags),
+        };
+        let socket = match accepted {
             Ok(socket) => socket,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 self.deaf_until = Some(Instant::now() + ACCEPT_PAUSE);

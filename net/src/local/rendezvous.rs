@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
+use sync::inject::{self, Call};
 
 use crate::carrier::Reason;
 use crate::error::FabricError;
@@ -86,6 +87,9 @@ pub fn connect(address: &[u8]) -> Result<OwnedFd, Reason> {
 /// Accepts a caller, if it belongs to this user.
 pub fn accept(listener: &Listener) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    if let Some(errno) = inject::error(Call::Accept) {
+        return Err(errno);
+    }
     let socket = rustix::net::accept_with(&listener.socket, flags)?;
     is_own_user(&socket)?;
     Ok(socket)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use sync::inject::{self, Call};
 
 use super::noise::{HANDSHAKE_BYTES, Handshake, Instance, Session, Unauthentic};
 use super::output::Output;
@@ -208,7 +209,12 @@ impl Connection {
 
     /// Reads bytes that have come.
     pub fn read(&self, buffer: &mut [u8]) -> Io {
-        match recv(&self.socket, buffer, RecvFlags::DONTWAIT) {
+        let room = inject::length(Call::Read, buffer.len());
+        let received = match inject::error(Call::Read) {
+            Some(errno) => Err(errno),
+            None => recv(&self.socket, &mut buffer[..room], RecvFlags::DONTWAIT),
+        };
+        match received {
             Ok((_, 0)) => Io::End,
             Ok((_, bytes)) => Io::Some(bytes),
             Err(Errno::AGAIN | Errno::INTR) => Io::None,
@@ -231,7 +237,12 @@ impl Connection {
                 }
                 return Ok(());
             }
-            match send(&self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            let bytes = &bytes[..inject::length(Call::Write, bytes.len())];
+            let sent = match inject::error(Call::Write) {
+                Some(errno) => Err(errno),
+                None => send(&self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+            };
+            match sent {
                 Ok(taken) => self.output.wrote(taken),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {

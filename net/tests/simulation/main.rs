@@ -4,6 +4,7 @@
 
 mod handshakes;
 mod meshes;
+mod sockets;
 mod talker;
 
 use std::time::Duration;
