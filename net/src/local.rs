@@ -29,6 +29,8 @@ use rings::Rings;
 
 /// Time limit for a caller to send its rings.
 const BEGIN_MAX: Duration = Duration::from_secs(5);
+/// Time after which a socket accepts again that could not.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Time limit for the last messages.
 const END_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of callers whose rings have not come.
@@ -48,6 +50,8 @@ const BROKEN: &str = "the connection broke: its process has ended";
 /// The carrier between processes of one machine.
 pub struct Local {
     listener: Option<Listener>,
+    /// Until when no caller is accepted, for lack of descriptors or memory.
+    deaf_until: Option<Instant>,
     address: Vec<u8>,
     epoll: OwnedFd,
     connections: SlotMap<DefaultKey, Connection>,
@@ -73,6 +77,7 @@ impl Local {
         Ok(Self {
             address: listener.address(),
             listener: Some(listener),
+            deaf_until: None,
             epoll,
             connections: SlotMap::new(),
             happened: VecDeque::new(),
@@ -125,11 +130,23 @@ impl Local {
         let socket = match rendezvous::accept(listener) {
             Ok(socket) => socket,
             Err(Errno::PERM) => return self.refused += 1,
+            // The caller stays in the queue, and would wake this side again and again.
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                self.deaf_until = Some(Instant::now() + ACCEPT_PAUSE);
+                return self.watch_listener(epoll::EventFlags::empty());
+            }
             Err(_) => return,
         };
         let beginning = self.connections.values().filter(|c| c.rings.is_err()).count();
         if beginning < BEGINNING_MAX {
             let _ = self.add(Connection::new(socket, Err(Instant::now() + BEGIN_MAX)));
+        }
+    }
+
+    fn watch_listener(&self, flags: epoll::EventFlags) {
+        if let Some(listener) = &self.listener {
+            let data = epoll::EventData::new_u64(LISTENER);
+            let _ = epoll::modify(&self.epoll, &listener.socket, data, flags);
         }
     }
 
@@ -324,6 +341,10 @@ impl Carrier for Local {
 
     fn tend(&mut self) {
         let now = Instant::now();
+        if self.deaf_until.is_some_and(|until| until <= now) {
+            self.deaf_until = None;
+            self.watch_listener(epoll::EventFlags::IN);
+        }
         let is_late = |c: &Connection| c.rings.as_ref().err().is_some_and(|&until| until <= now);
         let late: Vec<_> =
             self.connections.iter().filter(|(_, c)| is_late(c)).map(|(key, _)| key).collect();
@@ -334,7 +355,8 @@ impl Carrier for Local {
     }
 
     fn needs_tending(&self) -> bool {
-        self.connections.values().any(|connection| connection.rings.is_err())
+        let begins = |connection: &Connection| connection.rings.is_err();
+        self.deaf_until.is_some() || self.connections.values().any(begins)
     }
 
     fn refused(&self) -> u64 {

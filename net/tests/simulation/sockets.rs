@@ -61,3 +61,28 @@ fn messages_arrive_over_tcp_whatever_system_calls_return() {
     let never = all.counts().into_iter().find(|&(call, _, count)| is_used(call) && count == 0);
     assert_eq!(never, None, "an error was never injected");
 }
+
+/// The queue of callers stayed readable, so that a process without descriptors did not sleep.
+#[test]
+fn a_process_that_cannot_accept_sleeps_and_accepts_later() {
+    for carrier in ["local", "tcp"] {
+        let (mut one, mut two) = two(carrier);
+        one.connect(two.address()).expect("its address");
+        inject::set(Some(Injected::new(1, 1)));
+        let until = Instant::now() + TIME_MAX;
+        let mut asleep = 0;
+        while asleep < 10 {
+            assert!(Instant::now() < until, "{carrier}: it does not sleep");
+            one.poll();
+            assert!(two.poll().is_none());
+            // The caller may not have arrived yet.
+            let sleeps = two.arm().expect("it can");
+            asleep = if sleeps && two.deadline().is_some() { asleep + 1 } else { 0 };
+        }
+        inject::set(None);
+        while !matches!(one.poll(), Some(Event::Connected(_))) {
+            assert!(Instant::now() < until, "{carrier}: it does not accept again");
+            two.poll();
+        }
+    }
+}
