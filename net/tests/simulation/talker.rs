@@ -61,6 +61,7 @@ type Places = Arc<Mutex<HashMap<usize, Box<[u8]>>>>;
 pub struct Talker {
     pub fabric: Fabric,
     pub wait: Wait,
+    is_idle: bool,
     node: usize,
     may_lose: bool,
     may_abandon: bool,
@@ -107,6 +108,7 @@ impl Talker {
         Self {
             fabric,
             wait,
+            is_idle: false,
             node,
             may_lose,
             may_abandon,
@@ -132,8 +134,8 @@ impl Talker {
         }
         let is_over = self.actions == 0 && self.connections.is_empty() && self.pending.is_empty();
         let sleeps = self.fabric.arm().expect("the simulation can");
+        self.is_idle = is_over && sleeps && self.fabric.remains() == [0; 3];
         self.wait = match (sleeps, self.actions) {
-            _ if is_over && sleeps && self.fabric.remains() == [0; 3] => Wait::Message(None),
             (true, 0) => Wait::Message(self.fabric.deadline()),
             _ => Wait::Ready,
         };
@@ -141,7 +143,7 @@ impl Talker {
 
     /// Returns true if nothing is left to do, unless a peer calls.
     pub fn is_idle(&self) -> bool {
-        self.wait == Wait::Message(None)
+        self.is_idle
     }
 
     fn close_all(&mut self) {
