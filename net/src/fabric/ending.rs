@@ -106,6 +106,14 @@ impl Fabric {
         let late: Vec<_> =
             self.sessions.iter().filter(|(_, s)| is_late(s)).map(|(k, _)| k).collect();
         for key in late {
+            let session = &mut self.sessions[key];
+            if let Phase::Parting { deadline, .. } = &mut session.phase
+                && session.operations > 0
+            {
+                // The last messages are on their way. The carrier reports the end of the peer.
+                *deadline = now + ANSWER_MAX;
+                continue;
+            }
             let why = format!(
                 "it has not answered within {} s; does it run, and has it the same secret?",
                 ANSWER_MAX.as_secs()

@@ -126,6 +126,29 @@ fn a_connection_that_is_given_up_is_lost_if_both_sides_have_called() {
     assert!(is_lost(&events, theirs), "{events:?}");
 }
 
+/// A side that answered a close dropped what it had sent before, after 5 s.
+#[test]
+fn messages_that_were_sent_before_the_answer_to_a_close_may_take_long() {
+    let (network, mut one, mut two) = two(1, Plan { window_bytes: 1, ..Plan::calm() });
+    let theirs = one.connect(two.address()).expect("its address");
+    let connected = run(&network, &mut one, &mut two, 10 * STEP);
+    let [_, events] = connected;
+    let Some(&Event::Connected(ours)) = events.first() else { panic!("{events:?}") };
+    two.close(ours);
+    for _ in 0..20 {
+        one.send(theirs, b"first", vec![]).expect("it stands");
+    }
+    let mut events = Vec::new();
+    for _ in 0..60 {
+        // One message at a time has room on its way.
+        network.advance(Duration::from_secs(1));
+        while one.poll().is_some() {}
+        events.extend(two.poll());
+    }
+    assert_eq!(messages(&events), 20, "{events:?}");
+    assert!(matches!(events.last(), Some(Event::Closed(peer)) if *peer == ours), "{events:?}");
+}
+
 /// The caller believed in a connection that the other side had given up.
 #[test]
 fn a_caller_that_is_stopped_for_too_long_learns_that_it_was_given_up() {
