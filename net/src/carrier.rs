@@ -47,9 +47,9 @@ pub trait Carrier: Send {
     /// Creates a way back to the sender of a message, which gave this address.
     fn answer(&mut self, way: Way, address: &[u8], tag: u64) -> Result<EndpointId, Reason>;
 
-    /// Ties the way on which a message came to a connection that has another way already: both sides
-    /// have called at once. The carrier then reports the end of both ways. Returns `None` if it
-    /// reports the end of the peer by the other way.
+    /// Ties the way on which a message came to a connection that has another way already: both
+    /// sides have called at once. The carrier then reports the end of both ways. Returns `None` if
+    /// the carrier reports the end of the peer by the other way.
     fn adopt(&mut self, _way: Way, _tag: u64) -> Option<EndpointId> {
         None
     }

@@ -31,8 +31,8 @@
 //! handlers. [`launcher`] detects the launcher of the process. `pmix_client` and `pmi_client`
 //! implement [`wireup`] by PMIx and by PMI-1, whose text is [`pmi`]. [`hex`] writes bytes as text.
 //! [`ucx::ucp`] and [`pmix`] declare and load the two C libraries, by the macros of `declare`.
-//! `fuzz` has the entry points of the fuzz targets, and `simulation` a network within a thread, which
-//! exists in tests only.
+//! `fuzz` has the entry points of the fuzz targets. `simulation` is a network within a thread, for
+//! tests only.
 //!
 //! # For users of this crate
 //! - A process that forks keeps its fabric. Its child has none, and must not drop it. Executed

@@ -10,9 +10,11 @@
 //! must therefore never sleep: it uses [`Fabric::arm`](crate::fabric::Fabric::arm) and the
 //! deadline as a thread does that sleeps in poll(2), and so a missed wake-up is a hang.
 //!
-//! `world` is the state of the network, `carrier` the carrier, and `plan` the faults.
+//! `world` is the state of the network, which consists of the parts in `link`. `carrier` is the
+//! carrier, and `plan` has the faults.
 
 mod carrier;
+mod link;
 mod plan;
 mod world;
 

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use sync::clock;
 
+use super::link::{
+    Arrival, Body, End, EndState, Item, Link, Node, Pipe, Queued, Transfer, copy_part,
+};
 use super::plan::{Counts, Fault, HANDSHAKE_BYTES, Plan};
 use crate::carrier::{Data, Happened, Landing, Reason, There, Way};
 use crate::payload::Payload;
@@ -19,100 +22,6 @@ pub(super) const HOST_NS: u64 = 7_000_000_000;
 const ABSURD_BYTES: usize = 1 << 62;
 /// Mark of the side of a connection that was called, in the name of an endpoint.
 const CALLED: u64 = 1;
-
-/// A process.
-pub(super) struct Node {
-    pub id: u64,
-    pub is_dead: bool,
-    pub dies_with_host: bool,
-    pub listens: bool,
-    pub happened: VecDeque<Happened>,
-    /// Completions of sends whose data were fetched, with their times.
-    due: VecDeque<(u64, Happened)>,
-}
-
-/// One side of a connection.
-#[derive(Clone, Copy)]
-struct End {
-    node: usize,
-    tag: Option<u64>,
-    state: EndState,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EndState {
-    Open,
-    /// Reported as failed, and not closed yet.
-    Failed,
-    Gone,
-}
-
-/// A message that has not left.
-struct Letter {
-    header: Vec<u8>,
-    payload: Payload,
-    tag: u64,
-    leaves_at: u64,
-}
-
-/// On its way, or at the receiver's.
-struct Item {
-    at: u64,
-    what: What,
-}
-
-enum What {
-    Message(Vec<u8>, Body),
-    End(Reason),
-}
-
-enum Body {
-    Here(Vec<u8>),
-    Held(Vec<u8>),
-    /// The name of a transfer, and the announced length.
-    Announced(u64, usize),
-}
-
-impl Body {
-    /// Returns the number of bytes that are on their way.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Here(bytes) | Self::Held(bytes) => bytes.len(),
-            Self::Announced(..) => 0,
-        }
-    }
-}
-
-/// One direction of a connection.
-#[derive(Default)]
-struct Pipe {
-    queue: VecDeque<Letter>,
-    flight: VecDeque<Item>,
-    flight_bytes: usize,
-    last_at: u64,
-    /// The transfer that must end before the next message, if messages do not overtake.
-    paused: Option<u64>,
-    /// Nothing arrives.
-    is_silent: bool,
-}
-
-/// A connection. Pipe 0 begins at end 0, the caller's.
-struct Link {
-    ends: [End; 2],
-    pipes: [Pipe; 2],
-}
-
-/// A payload that the receiver fetches.
-struct Transfer {
-    link: u64,
-    side: usize,
-    tag: u64,
-    /// `None` once the sender has given up.
-    payload: Option<Payload>,
-    landing: Option<(Landing, u64)>,
-    filled: usize,
-    next_at: u64,
-}
 
 /// The network.
 pub(super) struct World {
@@ -223,8 +132,8 @@ impl World {
         if is_refused || self.chance(Fault::ConnectRefused, self.plan.connect) {
             link.ends[1].state = EndState::Gone;
             let at = self.now() + self.latency();
-            let what = What::End("cannot connect to it: connection refused".into());
-            link.pipes[1].flight.push_back(Item { at, what });
+            let arrival = Arrival::End("cannot connect to it: connection refused".into());
+            link.pipes[1].flight.push_back(Item { at, arrival });
         } else {
             is_silent |= self.chance(Fault::ConnectSilent, self.plan.connect);
         }
@@ -271,10 +180,10 @@ impl World {
         let waits = self.chance(Fault::Pending, self.plan.pending);
         let leaves_at = self.now() + if waits { self.latency() } else { 0 };
         let pipe = &mut self.links.get_mut(&name).expect("it is open").pipes[side];
-        pipe.queue.push_back(Letter { header, payload, tag, leaves_at });
+        pipe.queue.push_back(Queued { header, payload, tag, leaves_at });
         self.leave(name, side);
         let pipe = &self.links[&name].pipes[side];
-        let is_queued = pipe.queue.iter().any(|letter| letter.tag == tag);
+        let is_queued = pipe.queue.iter().any(|message| message.tag == tag);
         let is_fetched =
             self.transfers.values().any(|it| (it.tag, it.link, it.side) == (tag, name, side));
         let happened = &mut self.nodes[self.links[&name].ends[side].node].happened;
@@ -300,28 +209,28 @@ impl World {
             }
             any = true;
             let pipe = &mut self.links.get_mut(&name).expect("an existing link").pipes[side];
-            let letter = pipe.queue.pop_front().expect("the first");
-            let body = self.body(name, side, letter.payload, letter.tag, is_announced);
+            let message = pipe.queue.pop_front().expect("the first");
+            let body = self.body(name, side, message.payload, message.tag, is_announced);
             let latency = self.latency();
             let link = self.links.get_mut(&name).expect("an existing link");
             let pipe = &mut link.pipes[side];
             pipe.last_at = pipe.last_at.max(now + latency);
             let (at, node) = (pipe.last_at, link.ends[side].node);
             if !pipe.is_silent {
-                pipe.flight_bytes += body.bytes() + letter.header.len();
-                pipe.flight.push_back(Item { at, what: What::Message(letter.header, body) });
+                pipe.flight_bytes += body.bytes() + message.header.len();
+                pipe.flight.push_back(Item { at, arrival: Arrival::Message(message.header, body) });
             }
             if !is_announced {
-                self.nodes[node].happened.push_back(Happened::Sent(letter.tag, Ok(())));
+                self.nodes[node].happened.push_back(Happened::Sent(message.tag, Ok(())));
             }
         }
     }
 
     /// Returns true if the window of a pipe has room for a message.
-    fn fits(&self, pipe: &Pipe, letter: &Letter) -> bool {
-        let payload_bytes = letter.payload.extent().1;
+    fn fits(&self, pipe: &Pipe, message: &Queued) -> bool {
+        let payload_bytes = message.payload.extent().1;
         let is_announced = payload_bytes >= self.plan.announced_bytes;
-        let bytes = letter.header.len() + if is_announced { 0 } else { payload_bytes };
+        let bytes = message.header.len() + if is_announced { 0 } else { payload_bytes };
         pipe.flight.is_empty() || pipe.flight_bytes + bytes <= self.plan.window_bytes
     }
 
@@ -395,7 +304,7 @@ impl World {
         let pipe = &mut link.pipes[1 - side];
         if breaks_off {
             pipe.paused = None;
-            pipe.flight.retain(|item| matches!(item.what, What::End(_)));
+            pipe.flight.retain(|item| matches!(item.arrival, Arrival::End(_)));
             pipe.flight_bytes = 0;
         }
         let is_due = pipe.flight.front().is_some_and(|item| item.at <= now);
@@ -404,9 +313,9 @@ impl World {
         }
         let item = pipe.flight.pop_front().expect("it is due");
         let node = link.ends[side].node;
-        match item.what {
-            What::End(why) => self.fail(name, side, why),
-            What::Message(header, body) => {
+        match item.arrival {
+            Arrival::End(why) => self.fail(name, side, why),
+            Arrival::Message(header, body) => {
                 let bytes = body.bytes();
                 pipe.flight_bytes -= header.len() + bytes;
                 if let (Body::Announced(transfer, _), false) = (&body, self.plan.overtakes) {
@@ -558,8 +467,8 @@ impl World {
         let link = self.links.get_mut(&name).expect("an existing link");
         let node = link.ends[side].node;
         let mut events = Vec::new();
-        for letter in std::mem::take(&mut link.pipes[side].queue) {
-            events.push(Happened::Sent(letter.tag, Err(why.clone())));
+        for message in std::mem::take(&mut link.pipes[side].queue) {
+            events.push(Happened::Sent(message.tag, Err(why.clone())));
         }
         // Data that were fetched, and whose completion is on its way.
         let due = std::mem::take(&mut self.nodes[node].due);
@@ -582,10 +491,10 @@ impl World {
         for number in over {
             let transfer = self.transfers.remove(&number).expect("found above");
             if let Some(payload) = transfer.payload {
-                let letter =
-                    Letter { header: Vec::new(), payload, tag: transfer.tag, leaves_at: u64::MAX };
+                let message =
+                    Queued { header: Vec::new(), payload, tag: transfer.tag, leaves_at: u64::MAX };
                 let link = self.links.get_mut(&name).expect("an existing link");
-                link.pipes[transfer.side].queue.push_back(letter);
+                link.pipes[transfer.side].queue.push_back(message);
             }
         }
         let link = self.links.get_mut(&name).expect("an existing link");
@@ -597,10 +506,10 @@ impl World {
     fn end_pipe(&mut self, name: u64, side: usize, at: u64, why: Reason) {
         let pipe = &mut self.links.get_mut(&name).expect("an existing link").pipes[side];
         pipe.last_at = pipe.last_at.max(at);
-        pipe.flight.push_back(Item { at: pipe.last_at, what: What::End(why) });
+        pipe.flight.push_back(Item { at: pipe.last_at, arrival: Arrival::End(why) });
     }
 
-    /// A connection breaks for both sides. What is on its way may be lost.
+    /// A connection breaks for both sides. Arrival is on its way may be lost.
     fn break_link(&mut self, name: u64, cause: Fault) {
         for side in 0..2 {
             self.truncate(name, side);
@@ -618,9 +527,9 @@ impl World {
         let kept = self.random.usize(0..=length);
         let pipe = &mut self.links.get_mut(&name).expect("an existing link").pipes[side];
         for item in pipe.flight.split_off(kept) {
-            match item.what {
-                What::Message(header, body) => pipe.flight_bytes -= header.len() + body.bytes(),
-                What::End(_) => pipe.flight.push_back(item),
+            match item.arrival {
+                Arrival::Message(header, body) => pipe.flight_bytes -= header.len() + body.bytes(),
+                Arrival::End(_) => pipe.flight.push_back(item),
             }
         }
     }
@@ -656,8 +565,8 @@ impl World {
                 self.links.iter().filter(|it| own(it, side)).map(|(&name, _)| name).collect();
             for name in names {
                 let queue = &mut self.links.get_mut(&name).expect("found above").pipes[side].queue;
-                queue.iter_mut().filter(|it| it.leaves_at != u64::MAX).for_each(|letter| {
-                    letter.leaves_at = 0;
+                queue.iter_mut().filter(|it| it.leaves_at != u64::MAX).for_each(|message| {
+                    message.leaves_at = 0;
                 });
                 self.leave(name, side);
             }
@@ -736,19 +645,6 @@ impl World {
     /// Returns the number of connections, transfers and payloads that are still known.
     pub fn remains(&self) -> [usize; 3] {
         [self.links.len(), self.transfers.len(), self.held.len()]
-    }
-}
-
-/// Copies a part of a payload.
-fn copy_part(payload: &Payload, from: usize, to: *mut u8, bytes: usize) {
-    let (start, length) = payload.extent();
-    assert!(from + bytes <= length, "the part lies in the payload");
-    if bytes > 0 {
-        // SAFETY: the payload is readable until its message is reported as sent, which
-        // `Payload::borrowed` requires of its user, and the part lies in it. The memory at `to` has
-        // room for the part: it is a new vector of that length, or a landing whose length was
-        // compared with that of the payload. A landing is not used by anyone else.
-        unsafe { to.copy_from_nonoverlapping(start.add(from), bytes) };
     }
 }
 

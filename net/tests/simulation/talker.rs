@@ -93,7 +93,7 @@ impl Talker {
         if node % 2 == 1 {
             let places = places.clone();
             let place = move |_: Peer, _: &[u8], bytes: usize| {
-                (bytes % 3 == 0 && bytes < PAYLOAD_BYTES_MAX).then(|| {
+                (bytes.is_multiple_of(3) && bytes < PAYLOAD_BYTES_MAX).then(|| {
                     let mut place = vec![POISON; bytes].into_boxed_slice();
                     let start = NonNull::new(place.as_mut_ptr()).expect("an address");
                     places.lock().expect("one thread").insert(start.as_ptr() as usize, place);

@@ -1,5 +1,5 @@
-//! The loop of accepts, requests and replies in one thread with its clients, over real sockets, with
-//! errors of system calls that a seed selects.
+//! The loop of accepts, requests and replies in one thread with its clients, over real sockets. A
+//! seed selects errors of system calls.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
