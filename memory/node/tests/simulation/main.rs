@@ -6,6 +6,7 @@
 mod life;
 mod memory;
 mod replica;
+mod resets;
 mod scoped;
 
 use std::cell::RefCell;
@@ -154,7 +155,7 @@ fn connect<P: Player>(players: &mut [Option<P>]) {
     meshes.iter_mut().for_each(|mesh| mesh.connect(&addresses).expect("addresses of fabrics"));
 }
 
-/// Runs tasks that race for the same bytes, under sequential consistency.
+/// Runs tasks that race for the same bytes, under sequential consistency, while pages are reset.
 fn race(seed: u64, with_losses: bool) -> Outcome {
     let mut random = Rng::with_seed(seed);
     let nodes = random.usize(2..6);
@@ -162,6 +163,7 @@ fn race(seed: u64, with_losses: bool) -> Outcome {
     let failing = if with_losses && random.bool() { random.u32(100..3000) } else { 0 };
     let pages = if random.u32(0..8) == 0 { random.u64(60..150) } else { random.u64(1..8) };
     let limit_bytes = (random.u32(0..4) == 0).then(|| pages * PAGE_BYTES as u64 / 2);
+    let resets = if random.u32(0..3) == 0 { random.u64(1..6) } else { 0 };
     let options = ReplicaNode::options(nodes as u32, 0, &mut random);
     let values: Values = Rc::new(RefCell::new(vec![0; pages as usize * PAGE_BYTES]));
     let plan = plan(&mut random, nodes, with_losses);
@@ -179,7 +181,8 @@ fn race(seed: u64, with_losses: bool) -> Outcome {
             let tasks = tasks.collect();
             let options = coherence::sequential::Options { me, ..options };
             let values = values.clone();
-            ReplicaNode::new(memory, mesh, options, pages, tasks, values, limit_bytes)
+            let limits = (limit_bytes, resets);
+            ReplicaNode::new(memory, mesh, options, pages, tasks, values, limits)
         };
         (0..nodes as u32).map(&mut node).collect()
     })

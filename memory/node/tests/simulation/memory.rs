@@ -121,6 +121,11 @@ impl Pages {
         std::mem::take(&mut self.resumed)
     }
 
+    /// Returns the number of pages.
+    pub fn pages(&self) -> u64 {
+        self.frames.len() as u64
+    }
+
     /// Returns the page size.
     pub fn page_bytes_u64(&self) -> u64 {
         self.page_bytes as u64
@@ -203,7 +208,7 @@ impl Memory for Pages {
     fn discard(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
         for frame in self.frames(pages) {
             frame.bytes.fill(0);
-            frame.is_there = false;
+            (frame.access, frame.is_there) = (Access::None, false);
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use pager::{Access, Fault};
 
 use crate::life::{self, Life, Player};
 use crate::memory::Pages;
+use crate::resets::{RESETS, Resets};
 
 /// The value of each byte: that of the last write.
 pub type Values = Rc<RefCell<Vec<u8>>>;
@@ -28,10 +29,11 @@ struct Task {
 
 /// A node.
 pub struct ReplicaNode {
-    engine: Engine<Pages>,
+    pub engine: Engine<Pages>,
     pages: Sequential,
     tasks: Vec<Task>,
-    values: Values,
+    pub values: Values,
+    pub resets: Resets,
     life: Life,
 }
 
@@ -44,14 +46,15 @@ impl ReplicaNode {
         pages: u64,
         tasks: Vec<Vec<(u64, bool)>>,
         values: Values,
-        limit_bytes: Option<u64>,
+        (limit_bytes, resets): (Option<u64>, u64),
     ) -> Self {
         let mut state = Sequential::new(Node::new(options));
         state.residency.limit_bytes = limit_bytes;
         let tasks = tasks.into_iter().map(|left| Task { left, stopped: None }).collect();
         let life = Life::new(options.nodes as usize);
         let engine = Engine::new(memory, Some(mesh));
-        let mut node = Self { engine, pages: state, tasks, values, life };
+        let resets = Resets { left: if options.me == 0 { resets } else { 0 }, ..Resets::default() };
+        let mut node = Self { engine, pages: state, tasks, values, resets, life };
         node.step(Event::Allocate { pages, owner: 0, everywhere: false });
         node.pages.node.allow_prediction(0..pages);
         node
@@ -97,6 +100,7 @@ impl Player for ReplicaNode {
     }
 
     fn run_tasks(&mut self, network: &Network) {
+        self.begin_reset(network);
         for at in 0..self.tasks.len() {
             if self.tasks[at].stopped.is_none() && network.below(3) > 0 {
                 self.run_task(at);
@@ -105,13 +109,15 @@ impl Player for ReplicaNode {
     }
 
     fn can_run(&self) -> bool {
-        self.tasks.iter().any(|task| task.stopped.is_none() && !task.left.is_empty())
+        let can_run = |task: &Task| task.stopped.is_none() && !task.left.is_empty();
+        self.resets.left > 0 || self.tasks.iter().any(can_run)
     }
 
     fn have_tasks_ended(&self) -> bool {
         // A page that was sent ahead may let a task go on before its request is answered.
         let is_quiet = self.pages.node.is_quiet(&(0..self.pages.node.pages()));
-        is_quiet && self.tasks.iter().all(|task| task.left.is_empty())
+        let resets = self.resets.left + self.resets.in_progress;
+        is_quiet && resets == 0 && self.tasks.iter().all(|task| task.left.is_empty())
     }
 
     fn timer_ns(&self) -> Option<u64> {
@@ -140,6 +146,9 @@ impl Driver for ReplicaNode {
         let Received { from, header, body } = message;
         if self.life.receive(&header) {
             return;
+        }
+        if header[0] == RESETS {
+            return self.receive_reset(from, &header);
         }
         match Frame::<()>::parse(&header) {
             Some(Frame::Page(header)) => self.receive(from, header, &body),
@@ -172,7 +181,8 @@ impl Driver for ReplicaNode {
         if let Err(error) = self.limit_memory(Pages::used_bytes) {
             self.failed(&error);
         }
-        self.expire_holds()
+        let found = self.acknowledge_quiet();
+        self.expire_holds() || found
     }
 
     fn failed(&mut self, error: &dyn std::fmt::Display) {
