@@ -2,7 +2,7 @@
 //!
 //! Code that must bear an error of a system call asks [`error`] before the call, and [`length`] for
 //! the bytes that the call may take. In a build with the feature `simulation`, which only tests
-//! enable, a test can set the errors of its thread ([`set`]). In all other builds nothing is
+//! enable, a test can set the errors of its thread (`set`). In all other builds nothing is
 //! injected.
 
 use rustix::io::Errno;
