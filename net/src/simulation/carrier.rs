@@ -81,12 +81,12 @@ impl Carrier for Simulated {
     fn send(
         &mut self,
         endpoint: EndpointId,
-        header: Vec<u8>,
+        header: &[u8],
         payload: Payload,
         tag: u64,
     ) -> Sending {
         let Some(mut world) = self.alive() else { return Sending::Failed("it is dead".into()) };
-        match world.send(endpoint, header, payload, tag) {
+        match world.send(endpoint, header.to_vec(), payload, tag) {
             Ok(true) => Sending::Done,
             Ok(false) => Sending::Pending,
             Err(why) => Sending::Failed(why),
