@@ -78,13 +78,7 @@ impl Carrier for Simulated {
         }
     }
 
-    fn send(
-        &mut self,
-        endpoint: EndpointId,
-        header: &[u8],
-        payload: Payload,
-        tag: u64,
-    ) -> Sending {
+    fn send(&mut self, endpoint: EndpointId, header: &[u8], payload: Payload, tag: u64) -> Sending {
         let Some(mut world) = self.alive() else { return Sending::Failed("it is dead".into()) };
         match world.send(endpoint, header.to_vec(), payload, tag) {
             Ok(true) => Sending::Done,
