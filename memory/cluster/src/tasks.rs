@@ -28,7 +28,14 @@ pub struct Tasks {
     /// Addresses of futexes, for the thread that wakes their waiters.
     waker: Option<Sender<u64>>,
     /// Output of tasks, for the thread that prints it.
-    printer: Option<(Sender<(u8, Vec<u8>)>, JoinHandle<()>)>,
+    printer: Option<Printer>,
+}
+
+/// The thread that prints output, and its queue: text for standard output (1) or error (2).
+#[derive(Debug)]
+struct Printer {
+    texts: Sender<(u8, Vec<u8>)>,
+    thread: JoinHandle<()>,
 }
 
 impl Tasks {
@@ -54,18 +61,19 @@ impl Tasks {
     /// thread writes.
     pub fn print(&mut self, stream: u8, bytes: Vec<u8>) {
         if self.printer.is_none() {
-            let (printer, texts) = channel();
+            let (texts, received) = channel();
             let thread = std::thread::Builder::new().name("nagaya-print".into());
-            self.printer = thread.spawn(move || print_all(texts)).ok().map(|it| (printer, it));
+            let thread = thread.spawn(move || print_all(received)).ok();
+            self.printer = thread.map(|thread| Printer { texts, thread });
         }
-        let _ = self.printer.as_ref().map(|(printer, _)| printer.send((stream, bytes)));
+        let _ = self.printer.as_ref().map(|printer| printer.texts.send((stream, bytes)));
     }
 
     /// Waits until all output is printed, at most for this time.
     pub fn finish_printing(&mut self, time_max: Duration) {
         const NAP: Duration = Duration::from_millis(1);
-        let Some((printer, thread)) = self.printer.take() else { return };
-        drop(printer);
+        let Some(Printer { texts, thread }) = self.printer.take() else { return };
+        drop(texts);
         let begin = Instant::now();
         while !thread.is_finished() && begin.elapsed() < time_max {
             std::thread::sleep(NAP);
