@@ -158,7 +158,9 @@ fn sources(directory: &Path, texts: &mut Vec<String>) {
             if name != "tests" && name != "examples" && name != "target" {
                 sources(&path, texts);
             }
-        } else if path.extension().is_some_and(|e| ["rs", "c", "h"].iter().any(|&it| e == it)) {
+        } else if name != "tests.rs"
+            && path.extension().is_some_and(|e| ["rs", "c", "h"].iter().any(|&it| e == it))
+        {
             let text = std::fs::read_to_string(&path).expect("a source");
             let product = text.split("#[cfg(test)]\nmod tests {").next().expect("text");
             texts.push(product.to_owned());
