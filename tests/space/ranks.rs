@@ -243,7 +243,10 @@ fn info_counts_the_ranks_of_running_jobs() {
     }
     for (flags, count) in jobs {
         let runtime = WorkDir::short();
-        let exec = nagaya("exec").args(["sh", "-c", "echo up; exec sleep 600"]);
+        let over = runtime.path().join("over");
+        // Ranks would outlive a launcher that is killed.
+        let stay = format!("echo up; until [ -e {} ]; do sleep 0.05; done", over.display());
+        let exec = nagaya("exec").args(["sh", "-c", &stay]);
         let exec = if flags.is_empty() { exec } else { unshare(flags, exec) };
         let mut job =
             OPEN_MPI_4.launch(2).command(exec).env("XDG_RUNTIME_DIR", runtime.path()).spawn();
@@ -254,6 +257,9 @@ fn info_counts_the_ranks_of_running_jobs() {
         let line = format!(": {count} ranks of this node are in one space");
         let lines =
             info.stdout.lines().filter(|it| it.starts_with("ranks=") && it.ends_with(&line));
-        assert_eq!(lines.count(), spaces, "{info}");
+        let count = lines.count();
+        std::fs::write(over, "").expect("write");
+        assert!(job.wait().status.success());
+        assert_eq!(count, spaces, "{info}");
     }
 }
