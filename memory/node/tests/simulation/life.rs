@@ -2,7 +2,7 @@
 //! have ended theirs, and leaves.
 
 use coherence::message::NodeId;
-use net::mesh::{Meeting, Mesh, Received};
+use net::mesh::{Gone, Meeting, Mesh, Received};
 use net::simulation::{Network, Wait};
 use node::driver::Driver;
 use sync::clock;
@@ -89,7 +89,7 @@ fn meet<P: Player>(player: &mut P, names: &[&str]) {
     }
 }
 
-/// A turn of a node. Returns what it waits for.
+/// Gives a node a turn. Returns the next event that it needs.
 pub fn turn<P: Player>(player: &mut P, network: &Network, names: &[&str]) -> Wait {
     if matches!(player.life().stage, Stage::Meets(_)) {
         meet(player, names);
@@ -123,6 +123,13 @@ pub fn turn<P: Player>(player: &mut P, network: &Network, names: &[&str]) -> Wai
         Stage::Meets(_) if sleeps => Wait::Message(Some(clock::now() + MEET_CHECK)),
         _ if !sleeps || can_run => Wait::Ready,
         _ => Wait::Message(timer.into_iter().chain(network).min()),
+    }
+}
+
+/// Handles the end of a connection. A node that leaves has ended its tasks.
+pub fn disconnected<P: Player>(player: &mut P, gone: Gone) {
+    if let Gone::Lost(node, why) = gone {
+        player.node_lost(node, &why);
     }
 }
 

@@ -158,10 +158,7 @@ impl Driver for ReplicaNode {
     }
 
     fn disconnected(&mut self, gone: Gone) {
-        match gone {
-            Gone::Left(_) => {}
-            Gone::Lost(node, why) => self.node_lost(node, &why),
-        }
+        life::disconnected(self, gone);
     }
 
     fn node_lost(&mut self, node: NodeId, why: &str) {
