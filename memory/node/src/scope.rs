@@ -72,7 +72,8 @@ pub trait Scoped: Driver<Memory: Contents> {
     fn before_send(&mut self, _header: &Header) {}
 
     /// Passes an event to the protocol, and carries out its actions. `body` is that of a message.
-    /// Returns the misuse of a task, which changes nothing.
+    /// After an error of the memory it drops the rest, or threads might see a page that was not
+    /// filled. Returns the misuse of a task, which changes nothing.
     fn step(&mut self, event: Event, body: &mut Vec<u8>) -> Option<Misuse> {
         let now = self.now();
         self.before_step(&event, body);
@@ -104,6 +105,7 @@ pub trait Scoped: Driver<Memory: Contents> {
             };
             if let Err(error) = done {
                 self.failed(&error);
+                break;
             }
             if let Action::Misuse(_, found) = now[0] {
                 misuse = Some(found);

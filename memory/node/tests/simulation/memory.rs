@@ -12,7 +12,7 @@ use node::memory::{Contents, Memory};
 use pager::{Access, Fault, PagerError};
 use rustix::io::Errno;
 
-/// What a page holds after its memory was freed.
+/// The contents of a page whose memory was freed.
 const POISON: u8 = 0xdd;
 
 /// A fault of memory.
@@ -41,6 +41,8 @@ struct Frame {
     bytes: Box<[u8]>,
     access: Access,
     is_there: bool,
+    /// Its last fill or write has failed.
+    is_stale: bool,
 }
 
 /// The memory of a node.
@@ -61,8 +63,12 @@ pub struct Pages {
 
 impl Pages {
     pub fn new(pages: u64, page_bytes: usize, random: Rng, failing: u32, all: Failures) -> Self {
-        let frame =
-            || Frame { bytes: vec![0; page_bytes].into(), access: Access::None, is_there: false };
+        let frame = || Frame {
+            bytes: vec![0; page_bytes].into(),
+            access: Access::None,
+            is_there: false,
+            is_stale: false,
+        };
         let mut random = random;
         Self {
             page_bytes,
@@ -93,6 +99,13 @@ impl Pages {
             return Err(PagerError::System { doing: "make shared memory", why: Errno::NOSPC });
         }
         Ok(())
+    }
+
+    /// The same for the contents of a page.
+    fn check_fill(&mut self, page: Page) -> Result<(), PagerError> {
+        let checked = self.check_memory();
+        self.frames[page as usize].is_stale = checked.is_err();
+        checked
     }
 
     fn check_mapping(&self) -> Result<(), PagerError> {
@@ -159,6 +172,7 @@ impl Memory for Pages {
         self.check_mapping()?;
         self.resumed.extend(pages.clone());
         for frame in self.frames(pages) {
+            assert!(!frame.is_stale, "a page is opened whose fill has failed");
             frame.access = frame.access.max(access);
             frame.is_there = true;
         }
@@ -182,7 +196,7 @@ impl Memory for Pages {
     }
 
     fn fill(&mut self, page: Page, bytes: Option<&[u8]>) -> Result<(), PagerError> {
-        self.check_memory()?;
+        self.check_fill(page)?;
         let frame = &mut self.frames[page as usize];
         match bytes {
             Some(bytes) => frame.bytes.copy_from_slice(bytes),
@@ -247,7 +261,7 @@ impl Contents for Pages {
     }
 
     fn write(&mut self, page: Page, at: usize, bytes: &[u8]) -> Result<(), PagerError> {
-        self.check_memory()?;
+        self.check_fill(page)?;
         let frame = &mut self.frames[page as usize];
         frame.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         frame.is_there = true;

@@ -27,7 +27,7 @@ enum State {
 }
 
 struct Task {
-    /// What it will do, the last first.
+    /// Its coming operations, the last first.
     left: Vec<Operation>,
     state: State,
     /// The value that an addition has read.
@@ -131,7 +131,8 @@ impl Player for ScopedNode {
 
     fn run_tasks(&mut self, network: &Network) {
         for at in 0..self.tasks.len() {
-            if self.tasks[at].state == State::Runs && network.below(3) > 0 {
+            let can_run = self.tasks[at].state == State::Runs && self.life.failure.is_none();
+            if can_run && network.below(3) > 0 {
                 self.run_task(at);
             }
         }
@@ -172,7 +173,7 @@ impl Driver for ScopedNode {
 
     fn received(&mut self, message: Received) {
         let Received { from, header, mut body } = message;
-        if self.life.receive(&header) {
+        if self.life.failure.is_some() || self.life.receive(&header) {
             return;
         }
         let header = Header::parse(&header).expect("a header of the protocol");
@@ -180,10 +181,7 @@ impl Driver for ScopedNode {
     }
 
     fn disconnected(&mut self, gone: Gone) {
-        match gone {
-            Gone::Left(_) => {}
-            Gone::Lost(node, why) => self.node_lost(node, &why),
-        }
+        life::disconnected(self, gone);
     }
 
     fn node_lost(&mut self, node: NodeId, why: &str) {
@@ -191,6 +189,9 @@ impl Driver for ScopedNode {
     }
 
     fn faulted(&mut self, fault: &Fault) {
+        if self.life.failure.is_some() {
+            return;
+        }
         self.resolve(fault.page, fault.wants);
     }
 
