@@ -4,8 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write as _;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use coherence::message::{NodeId, Page};
 
@@ -35,7 +34,8 @@ pub struct Tasks {
 #[derive(Debug)]
 struct Printer {
     texts: Sender<(u8, Vec<u8>)>,
-    thread: JoinHandle<()>,
+    /// Closed when the thread has printed all.
+    done: Receiver<()>,
 }
 
 impl Tasks {
@@ -61,23 +61,22 @@ impl Tasks {
     /// thread writes.
     pub fn print(&mut self, stream: u8, bytes: Vec<u8>) {
         if self.printer.is_none() {
-            let (texts, received) = channel();
-            let thread = std::thread::Builder::new().name("nagaya-print".into());
-            let thread = thread.spawn(move || print_all(received)).ok();
-            self.printer = thread.map(|thread| Printer { texts, thread });
+            let ((texts, received), (end, done)) = (channel(), channel());
+            let print = move || {
+                print_all(received);
+                drop(end);
+            };
+            let _ = std::thread::Builder::new().name("nagaya-print".into()).spawn(print);
+            self.printer = Some(Printer { texts, done });
         }
         let _ = self.printer.as_ref().map(|printer| printer.texts.send((stream, bytes)));
     }
 
     /// Waits until all output is printed, at most for this time.
     pub fn finish_printing(&mut self, time_max: Duration) {
-        const NAP: Duration = Duration::from_millis(1);
-        let Some(Printer { texts, thread }) = self.printer.take() else { return };
+        let Some(Printer { texts, done }) = self.printer.take() else { return };
         drop(texts);
-        let begin = Instant::now();
-        while !thread.is_finished() && begin.elapsed() < time_max {
-            std::thread::sleep(NAP);
-        }
+        let _ = done.recv_timeout(time_max);
     }
 }
 
