@@ -325,10 +325,11 @@ impl Fabric {
 
     /// Polls without a look at the clock, which takes longer than a poll.
     fn poll_times(&mut self, times: u32) -> Option<Event> {
-        self.until_tend = self.until_tend.checked_sub(1).unwrap_or_else(|| {
+        if self.until_tend == 0 {
+            self.until_tend = WAITS_PER_TEND;
             self.tend();
-            WAITS_PER_TEND
-        });
+        }
+        self.until_tend -= 1;
         for _ in 0..times {
             if self.events.is_empty() {
                 self.run_carriers();

@@ -69,8 +69,7 @@ impl Connection {
         match self.sender.send(&rings.out, Kind::Part, &[head.as_bytes(), header, payload]) {
             Ok(sleeps) => {
                 if sleeps {
-                    rouse(&rings.out);
-                    wake(&self.socket);
+                    wake_receiver(rings, &self.socket);
                 }
                 true
             }
@@ -94,8 +93,7 @@ impl Connection {
                     any = true;
                     // The receiver begins while this side goes on.
                     if std::mem::take(&mut sleeps) {
-                        rouse(&rings.out);
-                        wake(&self.socket);
+                        wake_receiver(rings, &self.socket);
                     }
                     if is_last {
                         done(outgoing.tag);
@@ -179,6 +177,12 @@ impl Connection {
             }
         }
     }
+}
+
+/// Wakes the receiver of outgoing messages, which sleeps.
+fn wake_receiver(rings: &Rings, socket: &OwnedFd) {
+    rouse(&rings.out);
+    wake(socket);
 }
 
 /// Wakes the other side. A full socket wakes it, too.

@@ -13,14 +13,35 @@ const SEALED_BYTES_WAITING: usize = 128 << 10;
 /// Maximum length of a record of a payload.
 const RECORD_BYTES_MAX: usize = PLAIN_BYTES_MAX;
 
-/// Messages and sealed bytes that are not sent yet.
+/// Sealed bytes for the socket: those of the buffer from `start` to `end`. The buffer's length only
+/// grows, since each growth fills the new bytes with zeros.
 #[derive(Default)]
-pub struct Output {
-    /// Has sealed records from `start` to `end`. Its length grows only, since each growth fills the
-    /// new bytes with zeros.
+struct Sealed {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+}
+
+impl Sealed {
+    /// Appends this number of bytes, and returns them.
+    fn append(&mut self, bytes: usize) -> &mut [u8] {
+        if self.buffer.len() - self.end < bytes {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            let needed = self.end + bytes;
+            if self.buffer.len() < needed {
+                self.buffer.resize(needed.next_power_of_two(), 0);
+            }
+        }
+        self.end += bytes;
+        &mut self.buffer[self.end - bytes..self.end]
+    }
+}
+
+/// Messages and sealed bytes that are not sent yet.
+#[derive(Default)]
+pub struct Output {
+    sealed: Sealed,
     queue: VecDeque<Outgoing>,
     /// The first record of a frame before it is sealed.
     first: Vec<u8>,
@@ -34,7 +55,7 @@ impl Output {
 
     /// Appends handshake bytes, which are not sealed.
     pub fn push_plain(&mut self, bytes: &[u8]) {
-        room(&mut self.buffer, &mut self.start, &mut self.end, bytes.len()).copy_from_slice(bytes);
+        self.sealed.append(bytes.len()).copy_from_slice(bytes);
     }
 
     /// Returns true if nothing at all waits.
@@ -44,15 +65,16 @@ impl Output {
 
     /// Returns the sealed bytes for the socket.
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer[self.start..self.end]
+        &self.sealed.buffer[self.sealed.start..self.sealed.end]
     }
 
     /// Notes that the socket has taken some of [`bytes`](Self::bytes).
     pub fn wrote(&mut self, bytes: usize) {
-        self.start += bytes;
-        debug_assert!(self.start <= self.end);
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
+        let Sealed { start, end, .. } = &mut self.sealed;
+        *start += bytes;
+        debug_assert!(*start <= *end);
+        if start == end {
+            (*start, *end) = (0, 0);
         }
     }
 
@@ -71,7 +93,7 @@ impl Output {
 
     /// Seals the next record of a message. Returns true if it is the last one.
     fn seal_next(&mut self, outgoing: &mut Outgoing, session: &mut Session) -> bool {
-        let Self { buffer, start, end, first, .. } = self;
+        let Self { sealed, first, .. } = self;
         let put = |parts: &[&[u8]]| -> Result<(), Infallible> {
             let record = match parts {
                 [record] => record,
@@ -81,7 +103,7 @@ impl Output {
                     &first[..]
                 }
             };
-            seal(room(buffer, start, end, bytes_in_stream(record.len())), record, session);
+            seal(sealed.append(bytes_in_stream(record.len())), record, session);
             Ok(())
         };
         let Ok(is_last) = outgoing.put_next(RECORD_BYTES_MAX, put);
@@ -91,13 +113,13 @@ impl Output {
     /// Gives back memory if nothing waits.
     pub fn shrink(&mut self) {
         if self.is_empty() {
-            (self.buffer, self.first) = (Vec::new(), Vec::new());
+            (self.sealed, self.first) = (Sealed::default(), Vec::new());
         }
     }
 
     /// Drops the bytes of a handshake that did not work. No message is sealed yet.
     pub fn drop_sealed(&mut self) {
-        (self.buffer, self.start, self.end) = (Vec::new(), 0, 0);
+        self.sealed = Sealed::default();
     }
 
     /// Drops all messages and bytes. Returns the tags of the messages.
@@ -114,23 +136,4 @@ impl Output {
         }
         std::mem::take(&mut self.queue).into_iter().map(|outgoing| outgoing.tag)
     }
-}
-
-/// Appends `bytes` to the part of the buffer that is in use, and returns them.
-fn room<'a>(
-    buffer: &'a mut Vec<u8>,
-    start: &mut usize,
-    end: &mut usize,
-    bytes: usize,
-) -> &'a mut [u8] {
-    if buffer.len() - *end < bytes {
-        buffer.copy_within(*start..*end, 0);
-        (*start, *end) = (0, *end - *start);
-        let needed = *end + bytes;
-        if buffer.len() < needed {
-            buffer.resize(needed.next_power_of_two(), 0);
-        }
-    }
-    let begin = std::mem::replace(end, *end + bytes);
-    &mut buffer[begin..*end]
 }
