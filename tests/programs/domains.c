@@ -2,58 +2,12 @@
  * others have, by plain loads and stores and by process_vm_*.
  *
  * usage: domains CASE */
-#include "check.h"
+#include "meet.h"
 
-#include <pvas.h>
 #include <setjmp.h>
-#include <stdatomic.h>
 #include <sys/uio.h>
 
-#define PAGE 4096ul
 #define PAGES 600ul /* more than a page of page tables has entries */
-#define WAIT_MS 60000
-
-static int me, tasks;
-
-/* ---- steps that all take together ---------------------------------------------------- */
-
-static _Atomic int arrived; /* task 0's counts */
-
-static void *of(int task, const char *name)
-{
-	void *address;
-	if (pvas_import(PVAS_SELF, task, name, &address, NULL, WAIT_MS)) {
-		fprintf(stderr, "%d: %s of %d: %s\n", me, name, task, pvas_error());
-		_exit(1);
-	}
-	return address;
-}
-
-static void tell(const char *name, const void *address, size_t size)
-{
-	CHECK_EQ(pvas_export(name, address, size), 0);
-}
-
-static void meet(void)
-{
-	static int step;
-	_Atomic int *count = me ? of(0, "arrived") : &arrived;
-	step++;
-	atomic_fetch_add(count, 1);
-	while (atomic_load(count) < step * tasks) {
-		usleep(500);
-		check_parent();
-	}
-}
-
-/* Task 0, at whose count the others look, stays until they have gone. */
-static void part(void)
-{
-	meet();
-	for (int task = 1; !me && task < tasks; task++)
-		while (pvas_getpid(PVAS_SELF, task) >= 0 || errno == EREMOTE)
-			usleep(500);
-}
 
 /* ---- what each task has --------------------------------------------------------------- */
 
@@ -97,11 +51,7 @@ static void have(long *stack)
 
 static void begin(long *stack)
 {
-	me = pvas_getid();
-	CHECK(me >= 0);
-	tasks = atoi(getenv("NAGAYA_TASKS"));
-	if (me == 0)
-		tell("arrived", &arrived, sizeof arrived);
+	begin_to_meet();
 	have(stack);
 	meet();
 }

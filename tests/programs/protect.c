@@ -2,55 +2,15 @@
  * one by loads, stores and system calls.
  *
  * usage: protect CASE [FILE] */
-#include "check.h"
+#include "meet.h"
 
-#include <pvas.h>
 #include <pvas_delegate.h>
 #include <setjmp.h>
-#include <stdatomic.h>
 #include <sys/uio.h>
 
-#define PAGE 4096ul
-#define WAIT_MS 60000
-
-static int me, tasks, next;
+static int next;
 /* "writes", "all", or "" in a job without protection. */
 static const char *protection;
-
-/* ---- steps that all take together ---------------------------------------------------- */
-
-static _Atomic int arrived; /* task 0's counts */
-
-static void *of(int task, const char *name)
-{
-	void *address;
-	if (pvas_import(PVAS_SELF, task, name, &address, NULL, WAIT_MS)) {
-		fprintf(stderr, "%d: %s of %d: %s\n", me, name, task, pvas_error());
-		_exit(1);
-	}
-	return address;
-}
-
-static void meet(void)
-{
-	static int step;
-	_Atomic int *count = me ? of(0, "arrived") : &arrived;
-	step++;
-	atomic_fetch_add(count, 1);
-	while (atomic_load(count) < step * tasks) {
-		usleep(500);
-		check_parent();
-	}
-}
-
-/* Task 0, at whose count the others look, stays until they have gone. */
-static void part(void)
-{
-	meet();
-	for (int task = 1; !me && task < tasks; task++)
-		while (pvas_getpid(PVAS_SELF, task) >= 0)
-			usleep(500);
-}
 
 /* ---- what each task has --------------------------------------------------------------- */
 
@@ -73,24 +33,20 @@ static long *pages(size_t count)
 	return at;
 }
 
-static long value(int task, int what)
+static long value(int task, int number)
 {
-	return 1000 * (task + 1) + what;
+	return 1000 * (task + 1) + number;
 }
 
 static void begin(void)
 {
-	me = pvas_getid();
-	CHECK(me >= 0);
-	tasks = atoi(getenv("NAGAYA_TASKS"));
+	begin_to_meet();
 	next = (me + 1) % tasks;
 	protection = getenv("PROTECTION") ? getenv("PROTECTION") : "";
 	mine.heap = pages(2), mine.fresh = pages(2), mine.data = data;
 	mine.constant = constant, mine.pid = getpid();
 	*mine.heap = value(me, 0), data[0] = value(me, 1);
-	if (me == 0)
-		CHECK_EQ(pvas_export("arrived", &arrived, sizeof arrived), 0);
-	CHECK_EQ(pvas_export("mine", &mine, sizeof mine), 0);
+	tell("mine", &mine, sizeof mine);
 	its = of(next, "mine");
 	meet();
 }
@@ -115,11 +71,11 @@ static void catch_faults(void)
 	CHECK_EQ(sigaction(SIGBUS, &action, NULL), 0);
 }
 
-static int store_signal(volatile long *address, long what)
+static int store_signal(volatile long *address, long number)
 {
 	int signal = sigsetjmp(back, 1);
 	if (!signal)
-		*address = what;
+		*address = number;
 	return signal;
 }
 
@@ -145,7 +101,7 @@ static ssize_t transfer(int write, pid_t pid, void *here, const void *there, siz
 
 /* ---- cases --------------------------------------------------------------------------- */
 
-/* Task 1 stores into the memory of task 0, which looks what has become of it. */
+/* Task 1 stores into the memory of task 0, which then reports its state. */
 static void stray(void)
 {
 	begin();

@@ -135,9 +135,14 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     compiler.hash(&mut hasher);
     flags.hash(&mut hasher);
     read(source).hash(&mut hasher);
-    for header in
-        ["check.h", "mpi_check.h", "span/check.h", "pvm/say.h", "../../examples/dsm/program.h"]
-    {
+    for header in [
+        "check.h",
+        "meet.h",
+        "mpi_check.h",
+        "span/check.h",
+        "pvm/say.h",
+        "../../examples/dsm/program.h",
+    ] {
         read(&source_dir().join(header)).hash(&mut hasher);
     }
     for header in [
