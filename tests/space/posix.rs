@@ -113,8 +113,8 @@ fn forked_children_have_their_own_memory() {
     holds("forks");
 }
 
-/// A copy of the node server's program, libraries and heap took half of a fork's time, in which no
-/// other task of the space can fork.
+/// The node server's program, libraries and heap have as many mappings as a small program. During a
+/// fork no other task of the space can fork.
 #[test]
 fn children_have_no_copy_of_the_node_server() {
     let script = "(while read -r line; do echo \"$line\"; done </proc/self/maps)";

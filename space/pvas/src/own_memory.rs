@@ -1,6 +1,6 @@
 //! The owner's own memory: its program, libraries and heap. A fork of a task copies the mm that it
-//! shares with the owner. This memory takes half of the time of a small program's fork, and no
-//! child of a task needs it. So an owner that forks no children itself can exclude it.
+//! shares with the owner. This memory has as many mappings as a small program, and no child of a
+//! task needs it. So an owner that forks no children itself can exclude it.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
@@ -15,7 +15,6 @@ static EXCLUDED: Mutex<Vec<Range<u64>>> = Mutex::new(Vec::new());
 /// by posix_spawn(3) or vfork(2) may call this. Without /proc it does nothing.
 pub fn keep_from_forks() {
     let mut excluded = EXCLUDED.lock().expect("never panics");
-    mark(&excluded, libc::MADV_DOFORK);
     let own = proc::maps::own().unwrap_or_default();
     // A child needs the vdso. The kernel finds the command line, which ps(1) shows, on the stack.
     let is_needed = |path: &str| path == "[stack]" || path.starts_with("[v");
