@@ -41,7 +41,7 @@ pub const DETECTION: Duration = Duration::from_nanos(world::HOST_NS);
 /// Maximum time of a turn of a process that is not slow.
 const TURN_NS: u64 = 2_000;
 
-/// What a process waits for after its turn.
+/// The event that a process needs before its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// It can go on at once.
@@ -52,7 +52,7 @@ pub enum Wait {
     Over,
 }
 
-/// What happens next.
+/// The next step of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The process has a turn.

@@ -7,7 +7,7 @@
 
 #define MOST (1u << 20)
 
-/* Passes on what does not hold, with FCP's reason. */
+/* Ends the program if a call has failed, and prints FCP's reason. */
 static void works(int result, const char *call)
 {
 	if (result < 0) {

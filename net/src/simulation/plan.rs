@@ -1,4 +1,4 @@
-//! What goes wrong in a simulated network, how often, and how often it has happened.
+//! The faults of a simulated network: their kinds, probabilities and counts.
 
 use std::fmt;
 

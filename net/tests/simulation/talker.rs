@@ -15,10 +15,10 @@ use net::simulation::{Network, Wait};
 const HEADER_BYTES: usize = 32;
 /// A length that payloads never have. The simulation announces more if there is no memory.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
-/// What a buffer holds after its use.
+/// The contents of a buffer after its use.
 const POISON: u8 = 0xee;
 
-/// What one side has sent on a connection, and what the other has received.
+/// Counts of the messages of one direction of a connection.
 #[derive(Debug, Default)]
 pub struct Count {
     pub sent: u64,
@@ -30,7 +30,7 @@ pub struct Count {
     pub is_closed: bool,
 }
 
-/// What all processes know: the connections, by their numbers.
+/// The state that all processes share: the connections, by their numbers.
 #[derive(Default)]
 pub struct Ledger {
     pub counts: Vec<Count>,

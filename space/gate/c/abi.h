@@ -158,7 +158,7 @@ struct space {
 	u32 protection;  /* enum protection */
 };
 
-/* What a task may not do with the memory of others by plain loads and stores; protect.c. */
+/* The plain accesses to the memory of others that a space forbids to its tasks; protect.c. */
 enum protection { PROTECT_NONE, PROTECT_WRITES, PROTECT_ALL };
 
 /* The head of a segment: the program's half of the export area, then the directory of exported
