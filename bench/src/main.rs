@@ -19,6 +19,7 @@ mod dsm;
 mod failure;
 mod fcp;
 mod footprint;
+mod forks;
 mod launch;
 mod machine;
 mod memop;

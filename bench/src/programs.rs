@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 54] = [
+const SOURCES: [(&str, &str); 55] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("cores.h", include_str!("../programs/cores.h")),
@@ -57,6 +57,7 @@ const SOURCES: [(&str, &str); 54] = [
     ("montecarlo.c", include_str!("../programs/montecarlo.c")),
     ("matrix.c", include_str!("../programs/matrix.c")),
     ("spawn.c", include_str!("../programs/spawn.c")),
+    ("forks.c", include_str!("../programs/forks.c")),
     ("syscall.c", include_str!("../programs/syscall.c")),
     ("times.h", include_str!("../programs/times.h")),
     ("pagetables_tasks.c", include_str!("../programs/pagetables_tasks.c")),

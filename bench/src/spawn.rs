@@ -1,6 +1,6 @@
 //! The cost of starting a program as a task: `pvas_spawn` against `posix_spawn` of the same
 //! program, each with the `waitpid` that follows; alone, and among other living tasks or processes.
-//! Then whole jobs ([`starts`]).
+//! Then whole jobs ([`starts`]), and programs that fork ([`forks`]).
 
 use std::path::Path;
 use std::process::Command;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::failure::Failure;
+use crate::forks;
 use crate::launch::{Nagaya, output_of};
 use crate::programs;
 use crate::starts;
@@ -29,6 +30,12 @@ pub struct Options {
     /// Number of such jobs of each kind, alternately
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
+    /// Number of rounds with programs that fork
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    fork_rounds: u32,
+    /// Number of times that such a program forks in a round
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    forks: u32,
 }
 
 impl Options {
@@ -42,6 +49,7 @@ impl Options {
         self.spawns = 5;
         self.living = vec![0];
         self.jobs = 1;
+        (self.fork_rounds, self.forks) = (1, 5);
         self
     }
 }
@@ -84,7 +92,8 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         measured.extend(parsed);
     }
     report(&measured, options, out)?;
-    starts::run(options.tasks, options.jobs, &noop, nagaya, out)
+    starts::run(options.tasks, options.jobs, &noop, nagaya, out)?;
+    forks::run(options.fork_rounds, options.forks, nagaya, out)
 }
 
 /// Parses lines of program, call, call time (ns) and total time (ns), two for each program.

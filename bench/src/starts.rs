@@ -13,7 +13,7 @@ use crate::table::{Table, write_lines};
 
 /// The kind of a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     /// One set of page tables.
     Common,
     /// A domain for each task.
@@ -36,7 +36,8 @@ impl Kind {
         }
     }
 
-    fn command(self, nagaya: &Nagaya, tasks: u32) -> Command {
+    /// Returns `nagaya run` of so many tasks; the program follows.
+    pub fn command(self, nagaya: &Nagaya, tasks: u32) -> Command {
         let mut command = Command::new(&nagaya.command);
         command.arg("run");
         let tasks = tasks as usize;

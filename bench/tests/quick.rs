@@ -299,7 +299,12 @@ fn pvm_runs_one_binary_under_stock_pvm_and_ours() {
 #[test]
 fn spawn_syscall_and_pagetables_leave_their_tables() {
     for topic in ["spawn", "syscall", "pagetables", "net"] {
-        lines(&quick(&[topic]), &format!("{topic}.csv"));
+        let out = quick(&[topic]);
+        lines(&out, &format!("{topic}.csv"));
+        if topic == "spawn" {
+            assert_eq!(lines(&out, "spawn-jobs.csv").len(), 4);
+            assert_eq!(lines(&out, "forks.csv").len(), 6);
+        }
     }
 }
 
