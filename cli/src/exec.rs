@@ -1,7 +1,6 @@
 //! `nagaya exec`: runs a program as a task of its job's space, under any launcher.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -93,7 +92,7 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
     if !fallback || refused.status == 127 {
         return Err(refused);
     }
-    let _ = writeln!(std::io::stderr(), "nagaya: {refused}; running it as an ordinary process");
+    proc::error_line!("nagaya: {refused}; running it as an ordinary process");
     let error = Command::new(&path).arg0(&options.program[0]).args(&options.program[1..]).exec();
     Err(Failure { message: format!("{}: {error}", path.display()), status: 126 })
 }

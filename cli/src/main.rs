@@ -142,7 +142,7 @@ fn parse(words: Vec<OsString>) -> Result<Command, c_int> {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
     } else {
-        complain(&one_line(&error.render().to_string()));
+        proc::error_line!("nagaya: {}", one_line(&error.render().to_string()));
     }
     Err(125)
 }
@@ -177,14 +177,8 @@ unsafe extern "C" fn main(_argc: c_int, argv: *const *const c_char) -> c_int {
     result.unwrap_or_else(|Failure { message, status }| {
         // An empty message: a child process of Nagaya has printed the error already.
         if !message.is_empty() {
-            complain(&message);
+            proc::error_line!("nagaya: {message}");
         }
         status
     })
-}
-
-/// Prints the message in one write, since other processes may print theirs at the same time.
-fn complain(message: &str) {
-    use std::io::Write;
-    let _ = std::io::stderr().write_all(format!("nagaya: {message}\n").as_bytes());
 }

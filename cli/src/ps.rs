@@ -1,7 +1,5 @@
 //! `nagaya ps`: jobs and tasks of this user on this node.
 
-use std::io::Write as _;
-
 use nagaya_server::Failure;
 use nagaya_server::protocol::TaskStatus;
 use nagaya_server::query;
@@ -62,7 +60,7 @@ pub fn ps(options: &Options) -> Result<i32, Failure> {
 /// Prints a line for each job that is missing in the output, and returns the exit status.
 pub fn end(silent: &[String]) -> i32 {
     for line in silent {
-        let _ = writeln!(std::io::stderr(), "nagaya: {line}");
+        proc::error_line!("nagaya: {line}");
     }
     if silent.is_empty() { 0 } else { 125 }
 }

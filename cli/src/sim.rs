@@ -5,7 +5,7 @@ mod plot;
 
 use std::cell::Cell;
 use std::fs;
-use std::io::{BufWriter, Write as _};
+use std::io::BufWriter;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -206,8 +206,7 @@ fn run(
         let began = Instant::now();
         let outcome = machine.run().map_err(|error| failure(name, nodes, error))?;
         let took = began.elapsed().as_secs_f64();
-        let _ =
-            writeln!(std::io::stderr(), "{nodes} nodes: {} events in {took:.1} s", outcome.events);
+        proc::error_line!("{nodes} nodes: {} events in {took:.1} s", outcome.events);
         runs.push(outcome);
         if let (Some(file), Some(trace)) = (traced, machine.take_trace()) {
             trace.finish().map_err(|error| at_file(file, &error))?;
@@ -324,10 +323,7 @@ fn soak(seed: u64, programs: u64) -> Result<i32, Failure> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         let seed = SEED.get();
-        let _ = writeln!(
-            std::io::stderr(),
-            "nagaya: random program {seed} (--soak 1 --seed {seed}) panics:"
-        );
+        proc::error_line!("nagaya: random program {seed} (--soak 1 --seed {seed}) panics:");
         hook(panic);
     }));
     let run = || {
@@ -357,8 +353,7 @@ fn soak(seed: u64, programs: u64) -> Result<i32, Failure> {
         return Err(Failure::ours(what));
     }
     let seconds = began.elapsed().as_secs_f64();
-    let _ = writeln!(
-        std::io::stderr(),
+    proc::error_line!(
         "{cores} at once, in {seconds:.0} s: {:.0} a second",
         programs as f64 / seconds
     );

@@ -2,7 +2,6 @@
 //! result for spaces that are created later.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -112,13 +111,11 @@ fn measure_all(space: &Space, cores: [usize; 2], done: &AtomicUsize) -> Result<C
 fn report_progress(begin: Instant, end: &Receiver<()>, done: &AtomicUsize) {
     let write = || {
         let sizes = SIZE_BITS.count();
-        let line = format!(
-            "nagaya: tune: {} of {sizes} sizes measured in {} s; it is faster on a quiet machine\n",
+        proc::error_line!(
+            "nagaya: tune: {} of {sizes} sizes measured in {} s; it is faster on a quiet machine",
             done.load(Ordering::Relaxed),
             begin.elapsed().as_secs()
         );
-        // The terminal may be gone.
-        let _ = std::io::stderr().write_all(line.as_bytes());
     };
     let mut wait = PROGRESS_AFTER;
     while end.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {

@@ -353,8 +353,6 @@ fn pass_on(errors: Box<dyn Read + Send>, host: String) {
 }
 
 fn eprint_line(host: &str, line: &[u8]) {
-    use std::io::Write as _;
     let text = String::from_utf8_lossy(line);
-    // The terminal may be gone.
-    let _ = writeln!(std::io::stderr(), "{host}: {}", text.trim_end());
+    proc::error_line!("{host}: {}", text.trim_end());
 }

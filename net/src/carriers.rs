@@ -220,7 +220,7 @@ fn epoll_of<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> Result<Own
 fn warn_of_ucx_tcp() {
     static WARNED: std::sync::Once = std::sync::Once::new();
     WARNED.call_once(|| {
-        eprintln!(
+        proc::error_line!(
             "nagaya: warning: {VARIABLE}=ucx-tcp: UCX's TCP lets anybody who reaches its port write \
              into this process; use it in a trusted network only"
         );

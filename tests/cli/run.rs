@@ -1,10 +1,15 @@
 //! `nagaya run`: number and environment of tasks, exit statuses, and signals.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nagaya_tests::{
-    Cmd, Running, WorkDir, is_alive, job, nagaya, same_as_plain, task, tasks, tasks_of, wait_until,
+    Cmd, Running, WorkDir, is_alive, job, nagaya, nagaya_path, runtime_dir, same_as_plain, task,
+    tasks, tasks_of, wait_until,
 };
+use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 
 /// Sorted lines: tasks print in any order.
@@ -164,6 +169,27 @@ fn the_status_is_that_of_the_first_failure() {
     for (signal, number) in [("KILL", 9), ("SEGV", 11), ("TERM", 15), ("ABRT", 6)] {
         task("sh").args(["-c", &format!("kill -{signal} $$")]).run().ends_with(128 + number);
     }
+}
+
+/// Otherwise the messages of two nodes mix. A read of a pipe with `O_DIRECT` returns one write.
+#[test]
+fn a_message_is_one_write() {
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::DIRECT).expect("a pipe");
+    let mut command = Command::new(nagaya_path());
+    command.args(["run", "-n", "1", "sh", "-c", "kill -9 $$"]).stderr(write);
+    command.env("XDG_RUNTIME_DIR", runtime_dir());
+    command.status().expect("nagaya");
+    drop(command);
+    let (mut read, mut writes, mut buffer) = (File::from(read), Vec::new(), [0; 4096]);
+    loop {
+        match read.read(&mut buffer).expect("readable") {
+            0 => break,
+            bytes => writes.push(String::from_utf8_lossy(&buffer[..bytes]).into_owned()),
+        }
+    }
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    assert!(writes[0].starts_with("nagaya: task "), "{writes:?}");
+    assert!(writes[0].ends_with(" was killed by signal 9\n"), "{writes:?}");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The console: its state, the execution of a line, and its error messages.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use pvm::error::{Error, text};
@@ -138,9 +137,9 @@ impl Console {
     pub fn complain(&mut self, what: &str) {
         self.failed = true;
         if self.place.is_empty() {
-            let _ = writeln!(std::io::stderr(), "pvm: {what}");
+            proc::error_line!("pvm: {what}");
         } else {
-            let _ = writeln!(std::io::stderr(), "pvm: {}: {what}", self.place);
+            proc::error_line!("pvm: {}: {what}", self.place);
         }
     }
 

@@ -3,7 +3,6 @@
 //! them and waits for them.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command};
@@ -147,8 +146,7 @@ fn wait(
                     // The node's tasks ended with it, so they could not report the reason.
                     if let Some(signal) = status.signal() {
                         let pid = child.id();
-                        let _ = writeln!(
-                            std::io::stderr(),
+                        proc::error_line!(
                             "nagaya: node {node} (PID {pid}) was killed by signal {signal}"
                         );
                     }

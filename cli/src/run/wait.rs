@@ -1,6 +1,5 @@
 //! Waiting for the tasks: signals are passed on to them, and the first failure is the status.
 
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use ::cluster::{Cluster, Outcome};
@@ -41,8 +40,7 @@ pub fn wait(server: &mut Server, options: &Options, part: &Part, over: Option<&C
             }
             let is_news = interrupted.is_none() && first_failure == 0 && !killed;
             if libc::WIFSIGNALED(ended.status) && is_news {
-                let _ = writeln!(
-                    std::io::stderr(),
+                proc::error_line!(
                     "nagaya: task {} (PID {}) was killed by signal {}",
                     first + ended.id,
                     ended.pid,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Read as _, Seek as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
@@ -58,16 +58,13 @@ impl Wanted {
         let mut bytes = Vec::new();
         let read = self.memory.rewind().and_then(|()| self.memory.read_to_end(&mut bytes));
         let Some(report) = read.ok().and_then(|_| Report::parse(&bytes)) else {
-            let _ = writeln!(
-                std::io::stderr(),
-                "nagaya: span: no report: the program did not end by itself"
-            );
+            proc::error_line!("nagaya: span: no report: the program did not end by itself");
             return Ok(());
         };
         let is_json = self.to.extension().is_some_and(|of| of == "json");
         let text = if is_json { json(&report) } else { text(&report) };
         let Some(file) = &mut self.file else {
-            let _ = write!(std::io::stderr(), "{text}");
+            proc::stderr::write(&text);
             return Ok(());
         };
         std::io::Write::write_all(file, text.as_bytes())

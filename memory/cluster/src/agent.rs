@@ -3,7 +3,6 @@
 //! only through the file behind it, because no thread could resolve its own faults.
 
 use std::collections::{HashSet, VecDeque};
-use std::io::Write as _;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -274,7 +273,7 @@ impl Agent {
         }
         match self.plan.me {
             0 => {
-                let _ = writeln!(std::io::stderr(), "nagaya: {name} is lost: {why}");
+                proc::error_line!("nagaya: {name} is lost: {why}");
                 self.broadcast(Message::End);
                 self.flush();
             }
@@ -286,11 +285,7 @@ impl Agent {
 
     /// Reports why this machine cannot continue, and ends its tasks.
     pub(super) fn fails(&mut self, why: &str) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "nagaya: {}: {why}",
-            self.plan.names[self.plan.me as usize]
-        );
+        proc::error_line!("nagaya: {}: {why}", self.plan.names[self.plan.me as usize]);
         self.give_up();
     }
 

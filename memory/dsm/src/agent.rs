@@ -408,10 +408,7 @@ impl Agent {
         if recorder.waiting() > more_than
             && let Err(error) = file.write_all(&recorder.take())
         {
-            let _ = writeln!(
-                std::io::stderr(),
-                "nagaya: NAGAYA_DSM_RECORD: {error}; nothing more is recorded"
-            );
+            proc::error_line!("nagaya: NAGAYA_DSM_RECORD: {error}; nothing more is recorded");
             (self.pages.recorder, self.record) = (None, None);
         }
     }

@@ -57,12 +57,10 @@ impl From<net::wireup::WireupError> for DsmError {
 /// Time that the reader of a pipe has to take the last line.
 const READ_MAX: Duration = Duration::from_millis(500);
 
-/// Tells the user the reason why the job ends, in one piece: other nodes write to the same place at
-/// the same moment. When a task aborts, MPICH's launcher drops the output that it has not read, so
-/// this waits until it has.
+/// Tells the user the reason why the job ends. When a task aborts, MPICH's launcher drops the
+/// output that it has not read, so this waits until it has.
 pub fn say_last(line: &str) {
-    use std::io::Write as _;
-    let _ = std::io::stderr().write_all(format!("nagaya: {line}\n").as_bytes());
+    proc::error_line!("nagaya: {line}");
     wait_until_read(std::io::stderr().as_fd(), READ_MAX);
 }
 

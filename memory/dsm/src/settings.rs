@@ -1,7 +1,6 @@
 //! Settings: environment variables, each with its default. The first task's values count for those
 //! that all nodes must share.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use coherence::ride::Policy;
@@ -97,8 +96,7 @@ impl Settings {
                 continue;
             };
             if !VARIABLES.iter().any(|variable| variable.0 == name) {
-                let _ = writeln!(
-                    std::io::stderr(),
+                proc::error_line!(
                     "nagaya: {PREFIX}{name} is no setting; see jia(7) for those that are"
                 );
             }

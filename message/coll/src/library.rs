@@ -1,7 +1,6 @@
 //! The loaded MPI library, and its symbols by name.
 
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::io::Write as _;
 use std::mem::transmute_copy;
 use std::ptr;
 
@@ -126,6 +125,6 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
 
 /// Ends the process with a line, when there is no MPI to pass calls to.
 pub fn die(why: &str) -> ! {
-    let _ = writeln!(std::io::stderr(), "nagaya-coll: {why}");
+    proc::error_line!("nagaya-coll: {why}");
     std::process::abort()
 }

@@ -8,7 +8,6 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::io::Write as _;
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -134,7 +133,7 @@ fn log(mpi: &Mpi, comm: Handle, mode: &Mode) {
         Mode::Mpi => "by the MPI: not all are tasks of one space, with this library",
     };
     if rank == 0 && ranks > 1 {
-        let _ = writeln!(std::io::stderr(), "nagaya-coll: operations of {ranks} ranks: {how}");
+        proc::error_line!("nagaya-coll: operations of {ranks} ranks: {how}");
     }
 }
 

@@ -85,6 +85,26 @@ fn send_for_ever(port: &mut Port, to: u16, first: u64) {
     }
 }
 
+/// Makes the process pause each millisecond, wherever it is, for a third of one.
+fn pause_often() {
+    extern "C" fn pause(_: i32) {
+        let time = libc::timespec { tv_sec: 0, tv_nsec: 300_000 };
+        // SAFETY: nanosleep may be called in a handler of signals; the time is on our stack.
+        unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+    }
+    let interval = libc::timeval { tv_sec: 0, tv_usec: 1_000 };
+    let timer = libc::itimerval { it_interval: interval, it_value: interval };
+    // SAFETY: zero is valid for a sigaction. The handler has no parameters but the signal, and
+    // calls nothing that a handler must not.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = pause as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()), 0);
+        assert_eq!(libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()), 0);
+    }
+}
+
 fn ask_for_more(port: &mut Port) {
     port.try_send(1, None, Kind::Inline, &[b"more"]).expect("room");
 }
@@ -96,7 +116,12 @@ fn received_data_is_unaffected_by_the_senders_next_write() {
     for reach in [true, false] {
         let members = members(2);
         let mut port = join(&members, 0);
-        let pid = child(|| send_for_ever(&mut join(&again(&members), 1), 0, 1));
+        let pid = child(|| {
+            let mut port = join(&again(&members), 1);
+            // A fast sender has written all before its borrower looks.
+            pause_often();
+            send_for_ever(&mut port, 0, 1);
+        });
         let mut random = Rng::with_seed(seed);
         let end = Instant::now() + Duration::from_secs(20);
         let (mut messages, mut early) = (0, 0);

@@ -135,7 +135,7 @@ pub fn task() -> Option<ThisTask> {
         // SAFETY: if there is an entry, it is the address of our control block.
         match (block != 0).then(|| unsafe { task_at(block as *const Task) }) {
             Some(Err(other)) => {
-                eprintln!("{other}");
+                proc::error_line!("{other}");
                 0
             }
             _ => block,

@@ -2,10 +2,13 @@
 //!
 //! `host` identifies the host: its boot ID, and the namespaces of the caller. `maps` reads the
 //! mappings of a process, `process` its state. `directory` has the user's directories for sockets.
-//! Libraries that are loaded into ranks use this crate,
-//! so it stays small: it reads only these files, and depends on no other crate of the project.
+//! `stderr` writes a process's messages.
+//!
+//! Libraries that are loaded into ranks use this crate, so it stays small, and depends on no other
+//! crate of the project.
 
 pub mod directory;
 pub mod host;
 pub mod maps;
 pub mod process;
+pub mod stderr;

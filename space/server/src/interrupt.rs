@@ -5,7 +5,6 @@
 //! wait. So a thread watches for the signals by which a user or a launcher ends a process. If the
 //! stub still waits some time after one of them, the stub ends by it, as its program would.
 
-use std::io::Write as _;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::thread::JoinHandle;
 
@@ -78,12 +77,9 @@ fn watch(job: &str, set: u64, signals: &OwnedFd, ended: &OwnedFd) {
     if !matches!(poll(&mut fds, Some(&GRACE)), Ok(0)) {
         return;
     }
-    let _ = std::io::stderr().write_all(
-        format!(
-            "nagaya: a signal ended the wait for the node server of job {job}, which does not \
-             answer (is it stopped?)\n"
-        )
-        .as_bytes(),
+    proc::error_line!(
+        "nagaya: a signal ended the wait for the node server of job {job}, which does not answer \
+         (is it stopped?)"
     );
     // SAFETY: `set` is a u64, and the kernel's sigset has eight bytes. The pending signal has its
     // default action, which ends the process.

@@ -15,7 +15,6 @@ mod stops;
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
-use std::io::Write as _;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -343,8 +342,7 @@ impl Server {
                 continue;
             };
             if self.delegatee == Some(pid) {
-                let _ = writeln!(
-                    std::io::stderr(),
+                proc::error_line!(
                     "nagaya: the node server's delegatee (PID {pid}) has ended: nobody asks it now"
                 );
                 continue;
@@ -365,8 +363,7 @@ impl Server {
     fn end_domain(&self, keeper: u32) {
         let domains = self.space.domains();
         let Some(number) = domains.iter().position(|domain| domain.pid == keeper) else { return };
-        let _ = writeln!(
-            std::io::stderr(),
+        proc::error_line!(
             "nagaya: domain {number} has lost its keeper (PID {keeper}): its tasks end"
         );
         for (&pid, task) in &self.tasks {

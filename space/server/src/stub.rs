@@ -2,7 +2,7 @@
 //! until the task ends.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -124,10 +124,10 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
             format!("; {present} of {expected} ranks of this node are in this space so far")
         });
         let ranks = ranks.unwrap_or_default();
-        let _ = writeln!(io::stderr(), "nagaya: job {}: task {id}, PID {pid}{ranks}", job.name);
+        proc::error_line!("nagaya: job {}: task {id}, PID {pid}{ranks}", job.name);
     }
     if let (Some(differences), Some(ranks @ 2..)) = (differences, exec.job.local_tasks) {
-        let _ = writeln!(io::stderr(), "nagaya: {}", apart_warning(&job.name, ranks, &differences));
+        proc::error_line!("nagaya: {}", apart_warning(&job.name, ranks, &differences));
     }
     // An open descriptor here would keep its readers waiting for the end of file. Standard error
     // stays open for a message about a lost server.
@@ -343,7 +343,7 @@ fn stand_for(
                 },
                 Reply::RanksMissing { present, expected } => {
                     let line = missing_warning(job, present, expected);
-                    let _ = writeln!(io::stderr(), "nagaya: {line}");
+                    proc::error_line!("nagaya: {line}");
                 }
                 _ => {}
             }

@@ -168,11 +168,9 @@ impl Agent {
         };
         match &self.statistics {
             Statistics::None => {}
-            Statistics::Print => drop(write!(
-                std::io::stderr(),
-                "{}",
-                report::text(node, me, traffic, page_bytes, now)
-            )),
+            Statistics::Print => {
+                proc::stderr::write(&report::text(node, me, traffic, page_bytes, now));
+            }
             Statistics::Files(prefix) => write("STATISTICS", prefix, None),
         }
         if let Some((observer, prefix)) = &self.observer {
@@ -205,7 +203,7 @@ fn append(
         file.flush()
     });
     if let Err(error) = written {
-        let _ = writeln!(std::io::stderr(), "nagaya: NAGAYA_DSM_{variable}: {path}: {error}");
+        proc::error_line!("nagaya: NAGAYA_DSM_{variable}: {path}: {error}");
     }
 }
 

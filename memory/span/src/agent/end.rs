@@ -1,6 +1,5 @@
 //! The end of the program, on all nodes: its exit, lost nodes, protocol violations, errors.
 
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use coherence::message::NodeId;
@@ -42,8 +41,7 @@ impl Agent {
     /// Ends the program, on all nodes.
     pub(super) fn end(&mut self, status: i32, line: &str) -> ! {
         if !line.is_empty() && self.origin.is_some() {
-            // If the terminal is gone, there is no reader.
-            let _ = writeln!(std::io::stderr(), "nagaya: span: {line}");
+            proc::error_line!("nagaya: span: {line}");
         }
         if line.is_empty() {
             self.write_report();

@@ -97,8 +97,7 @@ impl Agent {
         let placed = self.packing.take().map_or(Vec::new(), |packer| packer.placed);
         let report = Report { seconds, nodes, areas, placed };
         if let Err(why) = file.write_all(&report.bytes()) {
-            let _ =
-                writeln!(std::io::stderr(), "nagaya: span: the report cannot be written: {why}");
+            proc::error_line!("nagaya: span: the report cannot be written: {why}");
         }
     }
 

@@ -42,7 +42,7 @@ impl Log {
     /// Writes a message of the daemon.
     pub fn report(&mut self, line: &str) {
         if self.to_stderr {
-            let _ = writeln!(std::io::stderr(), "pvmd: {line}");
+            proc::error_line!("pvmd: {line}");
         }
         self.write(&format!("pvmd: {line}"));
     }

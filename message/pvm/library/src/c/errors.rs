@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicPtr};
 
@@ -79,14 +78,10 @@ fn who() -> String {
     }
 }
 
-fn write(line: &str) {
-    let _ = std::io::stderr().write_all(line.as_bytes());
-}
-
 fn print(what: &str) {
     let who = who();
     let text = text(pvm_errno.load(Relaxed));
-    write(&format!("libpvm [{who}]: {what}: {text}\n"));
+    proc::error_line!("libpvm [{who}]: {what}: {text}");
 }
 
 /// Writes a line of the library, in the format of pvmlogprintf.
@@ -96,13 +91,13 @@ pub fn log(line: &str) {
     for line in line.lines() {
         let _ = writeln!(whole, "libpvm [{who}] {line}");
     }
-    write(&whole);
+    proc::stderr::write(&whole);
 }
 
 /// Writes a line of the library, in the format of pvmlogerror.
 pub fn log_error(line: &str) {
     let who = who();
-    write(&format!("libpvm [{who}]: {line}\n"));
+    proc::error_line!("libpvm [{who}]: {line}");
 }
 
 /// See `pvm3.h`. Prints the last error's text.
