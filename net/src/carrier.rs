@@ -78,6 +78,10 @@ pub trait Carrier: Send {
     /// Returns the number of connections that were refused since they did not hold the secret.
     fn refused(&self) -> u64;
 
+    /// Learns the addresses of all peers that may call. The carrier may close those ways to it that
+    /// none of them would use.
+    fn expect(&mut self, _peers: &[&[u8]]) {}
+
     /// Accepts no further connections.
     fn stop_listening(&mut self);
 }

@@ -200,6 +200,15 @@ impl Carriers {
         self.list.iter().map(|(_, carrier)| carrier.refused()).sum()
     }
 
+    /// See [`Carrier::expect`]. The peers' addresses are as [`address`](Self::address) returns them.
+    pub fn expect(&mut self, peers: &[&[u8]]) {
+        for (kind, carrier) in &mut self.list {
+            let found = peers.iter().flat_map(|peer| sections(peer)).filter(|it| it.kind == *kind);
+            let theirs: Vec<_> = found.map(|section| section.bytes).collect();
+            carrier.expect(&theirs);
+        }
+    }
+
     /// See [`Carrier::stop_listening`].
     pub fn stop_listening(&mut self) {
         self.list.iter_mut().for_each(|(_, carrier)| carrier.stop_listening());

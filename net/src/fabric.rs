@@ -150,6 +150,14 @@ impl Fabric {
         self.late_wakes
     }
 
+    /// Learns the addresses of all peers that may call. The fabric then listens only on those
+    /// interfaces by which they reach it, unless one of them does not come by these.
+    pub fn expect(&mut self, peers: &[&[u8]]) {
+        let parsed = peers.iter().filter_map(|peer| Address::parse(peer));
+        let theirs: Vec<_> = parsed.map(|(_, sections)| sections).collect();
+        self.carriers.expect(&theirs);
+    }
+
     /// Accepts no further connections, where the carrier can do that: those of a job whose nodes
     /// are all connected.
     pub fn stop_listening(&mut self) {

@@ -157,10 +157,13 @@ impl Mesh {
         self.peers = vec![None; addresses.len()];
         self.addresses = addresses.iter().map(|address| address.to_vec()).collect();
         self.until = self.timeout.map(|timeout| clock::now() + timeout);
-        for (node, address) in addresses.iter().enumerate() {
-            if node as NodeId != self.me {
-                self.fabric.connect(address)?;
-            }
+        let others = || (0..).zip(addresses).filter(|(node, _)| *node != self.me);
+        self.fabric.expect(&others().map(|(_, address)| *address).collect::<Vec<_>>());
+        for (_, address) in others() {
+            self.fabric.connect(address)?;
+        }
+        if self.is_whole() {
+            self.fabric.stop_listening(); // it is the only node
         }
         if let Some(watch) = &mut self.watch {
             watch.last_received = clock::now();

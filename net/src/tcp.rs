@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
 use slotmap::{DefaultKey, Key as _, SlotMap};
 use sync::inject::{self, Call};
 
@@ -51,16 +51,29 @@ const DIAL_MAX: Duration = Duration::from_secs(1);
 /// Time after which a socket accepts again that could not for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
+/// Time for peers to call by the interfaces of common networks. Then all interfaces are open to
+/// them: two networks may have the same addresses.
+const WIDEN_AFTER: Duration = Duration::from_secs(5);
+
 const BROKEN: &str = "the connection broke: its process has ended, or its host or network failed";
 const REFUSED: &str = "it has ended the connection in the handshake; has it the same secret?";
 const SILENT: &str = "it does not answer; does it run, and is its network reachable?";
 const UNAUTHENTIC: &str = "it does not hold the secret of this job";
 
+/// A socket for callers.
+struct Listener {
+    socket: OwnedFd,
+    address: SocketAddr,
+    is_open: bool,
+}
+
 /// The carrier over TCP.
 pub struct Tcp {
     secret: Secret,
     instance: Instance,
-    listening: Vec<(OwnedFd, SocketAddr)>,
+    listening: Vec<Listener>,
+    /// When all of these listen again. They do not while peers are expected by other interfaces.
+    wide_at: Option<Instant>,
     /// Until when no caller is accepted, for lack of descriptors.
     deaf_until: Option<Instant>,
     epoll: OwnedFd,
@@ -93,16 +106,17 @@ impl Tcp {
         }
         for ip in addresses {
             let socket = listen((ip, 0).into()).map_err(failed("listen for other nodes"))?;
-            let data = epoll::EventData::new_u64(LISTENER | listening.len() as u64);
-            epoll::add(&epoll, &socket, data, epoll::EventFlags::IN)
+            epoll::add(&epoll, &socket, listener_data(listening.len()), epoll::EventFlags::IN)
                 .map_err(failed("wait for connections"))?;
             let bound = rustix::net::getsockname(&socket).and_then(SocketAddr::try_from);
-            listening.push((socket, bound.map_err(failed("find its own port"))?));
+            let address = bound.map_err(failed("find its own port"))?;
+            listening.push(Listener { socket, address, is_open: true });
         }
         Ok(Self {
             secret: secret.clone(),
             instance: random(),
             listening,
+            wide_at: None,
             deaf_until: None,
             epoll,
             connections: SlotMap::new(),
@@ -145,7 +159,7 @@ impl Tcp {
     }
 
     fn accept(&mut self, listener: usize) {
-        let Some((socket, _)) = self.listening.get(listener) else { return };
+        let Some(Listener { socket, .. }) = self.listening.get(listener) else { return };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let accepted = match inject::error(Call::Accept) {
             Some(errno) => Err(errno),
@@ -177,9 +191,24 @@ impl Tcp {
     }
 
     fn watch_listeners(&self, flags: epoll::EventFlags) {
-        for (number, (socket, _)) in self.listening.iter().enumerate() {
-            let data = epoll::EventData::new_u64(LISTENER | number as u64);
-            let _ = epoll::modify(&self.epoll, socket, data, flags);
+        for (number, listener) in self.listening.iter().enumerate().filter(|(_, it)| it.is_open) {
+            let _ = epoll::modify(&self.epoll, &listener.socket, listener_data(number), flags);
+        }
+    }
+
+    /// Listens on all interfaces again.
+    fn widen(&mut self) {
+        self.wide_at = None;
+        let watched = if self.deaf_until.is_some() {
+            epoll::EventFlags::empty()
+        } else {
+            epoll::EventFlags::IN
+        };
+        for (number, listener) in self.listening.iter_mut().enumerate().filter(|it| !it.1.is_open) {
+            let opened = rustix::net::listen(&listener.socket, BACKLOG).and_then(|()| {
+                epoll::add(&self.epoll, &listener.socket, listener_data(number), watched)
+            });
+            listener.is_open = opened.is_ok();
         }
     }
 
@@ -362,7 +391,7 @@ impl Tcp {
 
 impl Carrier for Tcp {
     fn address(&self) -> Result<Vec<u8>, FabricError> {
-        let listening: Vec<_> = self.listening.iter().map(|(_, address)| *address).collect();
+        let listening: Vec<_> = self.listening.iter().map(|it| it.address).collect();
         Ok(interfaces::write(&self.instance, &listening))
     }
 
@@ -490,6 +519,9 @@ impl Carrier for Tcp {
             self.deaf_until = None;
             self.watch_listeners(epoll::EventFlags::IN);
         }
+        if self.wide_at.is_some_and(|at| at <= now) {
+            self.widen();
+        }
         let keys: Vec<_> = self.connections.keys().collect();
         for key in keys {
             let connection = &mut self.connections[key];
@@ -508,16 +540,34 @@ impl Carrier for Tcp {
     }
 
     fn needs_tending(&self) -> bool {
-        !self.connections.is_empty() || self.deaf_until.is_some()
+        !self.connections.is_empty() || self.deaf_until.is_some() || self.wide_at.is_some()
     }
 
     fn refused(&self) -> u64 {
         self.refused
     }
 
+    fn expect(&mut self, peers: &[&[u8]]) {
+        let addresses = |peer: &&[u8]| Some(interfaces::parse(peer)?.1);
+        let peers: Vec<_> = peers.iter().filter_map(addresses).collect();
+        let own: Vec<_> = self.listening.iter().map(|it| it.address.ip()).collect();
+        let called = interfaces::called(&own, &peers);
+        for (listener, _) in self.listening.iter_mut().zip(called).filter(|(_, called)| !called) {
+            let _ = epoll::delete(&self.epoll, &listener.socket);
+            // The kernel takes the port back that it gave, but not one that is asked for by number.
+            let _ = rustix::net::shutdown(&listener.socket, Shutdown::Both);
+            if let Ok(socket) = bind(listener.address) {
+                listener.socket = socket;
+            }
+            listener.is_open = false;
+            self.wide_at = Some(Instant::now() + WIDEN_AFTER);
+        }
+    }
+
     fn stop_listening(&mut self) {
-        for (socket, _) in std::mem::take(&mut self.listening) {
-            let _ = epoll::delete(&self.epoll, socket);
+        self.wide_at = None;
+        for listener in std::mem::take(&mut self.listening) {
+            let _ = epoll::delete(&self.epoll, &listener.socket);
         }
     }
 }
@@ -530,11 +580,21 @@ impl Drop for Tcp {
     }
 }
 
+/// Returns the data of the epoll events of a listening socket.
+fn listener_data(number: usize) -> epoll::EventData {
+    epoll::EventData::new_u64(LISTENER | number as u64)
+}
+
 fn listen(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    let socket = bind(address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+fn bind(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(family(address), SocketType::STREAM, flags, None)?;
     rustix::net::bind(&socket, &address)?;
-    rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 

@@ -100,6 +100,55 @@ fn peers_on_two_hosts_talk_without_settings() {
     assert!(here.wait().success());
 }
 
+/// Unless it does not call for a while: another network may have the same addresses.
+#[test]
+fn a_node_listens_only_in_the_network_of_its_peer() {
+    const PORT_AT: &str = "198.51.100.2:";
+    let Some(hosts) = Hosts::new() else { return };
+    for (host, address) in ["203.0.113.1/24", "198.51.100.2/24"].into_iter().enumerate() {
+        hosts.ip(host, &["link", "add", "public0", "type", "veth", "peer", "name", "public1"]);
+        hosts.ip(host, &["addr", "add", address, "dev", "public0"]);
+        for device in ["public0", "public1"] {
+            hosts.ip(host, &["link", "set", device, "up"]);
+        }
+    }
+    hosts.ip(0, &["route", "add", "198.51.100.0/24", "via", "10.251.0.2"]);
+    let listeners = || {
+        let output = hosts.on(1, "ss").args(["-H", "-l", "-t", "-n"]).output().expect("iproute2");
+        let text = String::from_utf8(output.stdout).expect("addresses");
+        let local = text.lines().filter_map(|line| line.split_whitespace().nth(3));
+        local.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let tcp = ("NAGAYA_NET", "tcp".to_owned());
+    let peer = hosts.start(0, "echo", std::slice::from_ref(&tcp));
+    let mut node =
+        hosts.start(1, "expect", &[("FABRIC_TO", hex::encode(&peer.address)), tcp.clone()]);
+    node.word("expects");
+    let found = listeners();
+    assert!(matches!(&found[..], [one] if one.starts_with("10.251.0.2:")), "{found:?}");
+
+    let begin = Instant::now();
+    let public = loop {
+        if let Some(public) = listeners().into_iter().find(|it| it.starts_with(PORT_AT)) {
+            break public;
+        }
+        assert!(begin.elapsed() < TIME_LIMIT);
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    // At the port that its address names.
+    let port: u16 = public[PORT_AT.len()..].parse().expect("a port");
+    let named: Vec<u8> = [&[198, 51, 100, 2][..], &port.to_be_bytes()].concat();
+    assert!(node.address.windows(named.len()).any(|bytes| bytes == named), "{public}");
+    let environment =
+        [("FABRIC_TO", hex::encode(&node.address)), ("FABRIC_COUNT", "10".into()), tcp];
+    hosts.ip(1, &["addr", "del", "10.251.0.2/24", "dev", "eth0"]);
+    hosts.ip(1, &["addr", "add", "10.251.0.3/24", "dev", "eth0"]);
+    hosts.ip(1, &["route", "add", "203.0.113.0/24", "via", "10.251.0.1"]);
+    hosts.ip(0, &["route", "replace", "198.51.100.0/24", "via", "10.251.0.3"]);
+    let mut caller = hosts.start(0, "pingpong", &environment);
+    caller.word("rounds");
+}
+
 /// What a host that vanishes may take.
 const VANISHED_MAX: Duration = Duration::from_secs(30);
 

@@ -98,6 +98,28 @@ pub fn parse(bytes: &[u8]) -> Option<(Instance, Vec<SocketAddr>)> {
     (addresses.len() <= ADDRESSES_MAX).then_some((*instance, addresses))
 }
 
+/// Returns for each own address whether peers with these addresses would call it: that of a network
+/// that it shares with one of them. All would be called if a peer is in none of our networks, or if
+/// it has one of our addresses, which need not be on this host.
+pub fn called(own: &[IpAddr], peers: &[Vec<SocketAddr>]) -> Vec<bool> {
+    called_of(&if_addrs::get_if_addrs().unwrap_or_default(), own, peers)
+}
+
+fn called_of(interfaces: &[Interface], own: &[IpAddr], peers: &[Vec<SocketAddr>]) -> Vec<bool> {
+    let network = |ip: &IpAddr| interfaces.iter().find(|interface| interface.ip() == *ip);
+    let is_shared = |ip: &IpAddr, peer: &[SocketAddr]| {
+        let is_in = |it: &Interface| peer.iter().any(|address| is_near(&it.addr, address.ip()));
+        network(ip).is_some_and(is_in)
+    };
+    let is_known = |peer: &Vec<SocketAddr>| {
+        own.iter().any(|ip| is_shared(ip, peer))
+            && !peer.iter().any(|address| own.contains(&address.ip()))
+    };
+    let is_called = |ip| peers.iter().any(|peer| is_shared(ip, peer));
+    let are_known = peers.iter().all(is_known);
+    own.iter().map(|ip| !are_known || is_called(ip)).collect()
+}
+
 /// Sorts a peer's addresses: those in a network of this host first.
 pub fn sort_by_distance(addresses: &mut [SocketAddr]) {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
@@ -115,5 +137,42 @@ fn is_near(own: &IfAddr, ip: IpAddr) -> bool {
             u128::from(own.ip) & mask == u128::from(ip) & mask
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use if_addrs::{IfOperStatus, Ifv4Addr};
+
+    use super::*;
+
+    fn interface(ip: &str, prefixlen: u8) -> Interface {
+        let netmask = Ipv4Addr::from_bits(!(u32::MAX >> prefixlen));
+        let ip = ip.parse().expect("an address");
+        Interface {
+            name: "eth0".to_owned(),
+            addr: IfAddr::V4(Ifv4Addr { ip, netmask, prefixlen, broadcast: None }),
+            index: None,
+            oper_status: IfOperStatus::Up,
+            is_p2p: false,
+        }
+    }
+
+    #[test]
+    fn peers_call_by_common_networks() {
+        let own = [interface("192.0.2.7", 24), interface("10.0.0.7", 8), interface("10.9.0.7", 16)];
+        let called = |peers: &[&[&str]]| {
+            let addresses = own.iter().map(Interface::ip).collect::<Vec<_>>();
+            let socket = |ip: &&str| SocketAddr::new(ip.parse().expect("an address"), 1);
+            let peers = peers.iter().map(|peer| peer.iter().map(socket).collect());
+            called_of(&own, &addresses, &peers.collect::<Vec<_>>())
+        };
+        assert_eq!(called(&[&["198.51.100.1", "10.1.0.8"]]), [false, true, false]);
+        assert_eq!(called(&[&["10.1.0.8"], &["192.0.2.8"]]), [true, true, false]);
+        assert_eq!(called(&[&["10.9.0.8"]]), [false, true, true]);
+        // One of them comes from elsewhere, by no interface that we could name.
+        assert_eq!(called(&[&["10.1.0.8"], &["198.51.100.1"]]), [true, true, true]);
+        // The same address in another network, or this host.
+        assert_eq!(called(&[&["10.1.0.8", "192.0.2.7"]]), [true, true, true]);
     }
 }

@@ -182,12 +182,22 @@ pub fn play() {
             while !matches!(fabric.wait(TIME_LIMIT).unwrap().expect("in time"), Event::Closed(_)) {}
         }
         "dies" => dies(&mut fabric),
+        "expect" => {
+            fabric.expect(&[&called()]);
+            println!("\nnode: expects it");
+            echo(&mut fabric);
+        }
         "stay" => {
             pingpong(&mut fabric);
             echo(&mut fabric);
         }
         _ => panic!("no role {role}"),
     }
+}
+
+/// Returns the address in `FABRIC_TO`.
+fn called() -> Vec<u8> {
+    hex::decode(&std::env::var("FABRIC_TO").expect("FABRIC_TO")).expect("digits")
 }
 
 fn number(name: &str) -> u64 {
@@ -211,9 +221,8 @@ fn echo(fabric: &mut Fabric) {
 
 /// Connects to `FABRIC_TO` and sends `FABRIC_COUNT` messages.
 fn send(fabric: &mut Fabric) {
-    let to = hex::decode(&std::env::var("FABRIC_TO").expect("FABRIC_TO")).expect("digits");
     let count = number("FABRIC_COUNT");
-    let peer = fabric.connect(&to).expect("a peer");
+    let peer = fabric.connect(&called()).expect("a peer");
     for n in 0..count {
         let bytes = bytes_of(n);
         fabric.send(peer, &n.to_le_bytes(), payload(n, bytes)).expect("a peer");
@@ -256,9 +265,8 @@ fn dies(fabric: &mut Fabric) {
 
 /// Connects to `FABRIC_TO`, and sends `FABRIC_COUNT` messages to and fro; says how long it took.
 fn pingpong(fabric: &mut Fabric) -> Peer {
-    let to = hex::decode(&std::env::var("FABRIC_TO").expect("FABRIC_TO")).expect("digits");
     let count = number("FABRIC_COUNT");
-    let peer = fabric.connect(&to).expect("a peer");
+    let peer = fabric.connect(&called()).expect("a peer");
     let begin = Instant::now();
     for n in 0..count {
         round(fabric, peer, n);
