@@ -71,8 +71,10 @@ fn is_full_of(bytes: &[u8], number: u64) -> bool {
 }
 
 /// Sends messages for ever, in pieces that are overwritten as soon as they are sent; the next
-/// one when it is asked for.
+/// one when it is asked for. Pauses often, since a fast sender has written a whole message before
+/// its borrower looks.
 fn send_for_ever(port: &mut Port, to: u16, first: u64) {
+    pause_often();
     let mut random = Rng::with_seed(first);
     let mut source = vec![0; LENGTH_MAX];
     for number in first.. {
@@ -116,12 +118,7 @@ fn received_data_is_unaffected_by_the_senders_next_write() {
     for reach in [true, false] {
         let members = members(2);
         let mut port = join(&members, 0);
-        let pid = child(|| {
-            let mut port = join(&again(&members), 1);
-            // A fast sender has written all before its borrower looks.
-            pause_often();
-            send_for_ever(&mut port, 0, 1);
-        });
+        let pid = child(|| send_for_ever(&mut join(&again(&members), 1), 0, 1));
         let mut random = Rng::with_seed(seed);
         let end = Instant::now() + Duration::from_secs(20);
         let (mut messages, mut early) = (0, 0);
