@@ -3,11 +3,14 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use control::{Protection, this_task};
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::{Failure, job, kernel_version, server};
 use pager::Stops;
+use sync::wait::policy::Mode;
+use sync::wait::{quota, wake};
 
 use crate::kernel_copy::{copy_within, kernels_copy};
 use crate::ps::human;
@@ -103,6 +106,7 @@ fn facts() -> Vec<Fact> {
     add("addresses", "addresses of spaces", addresses());
     add("mechanism", "single copy", mechanism());
     add("copy", "copies by", copies());
+    add("wait", "waits", waits());
     add("job", "this process", this_process());
     for (key, title, value) in kernels_copy() {
         add(key, title, value);
@@ -224,6 +228,17 @@ fn copies() -> String {
         Ok((plan, source)) => format!("{plan} ({source})"),
         Err(error) => format!("none: {error}"),
     }
+}
+
+fn waits() -> String {
+    let mode = match wake::mode(Instant::now()) {
+        Mode::Auto => "auto",
+        Mode::Spin => "spin",
+        Mode::Sleep => "sleep",
+    };
+    let limit = quota::processors().map(|limit| format!(", limited to {limit} processors"));
+    let wake = wake::wake_time().as_secs_f64() * 1e6;
+    format!("{mode}, a wake-up takes {wake:.1} us{}", limit.unwrap_or_default())
 }
 
 fn this_process() -> String {

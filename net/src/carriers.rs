@@ -200,7 +200,8 @@ impl Carriers {
         self.list.iter().map(|(_, carrier)| carrier.refused()).sum()
     }
 
-    /// See [`Carrier::expect`]. The peers' addresses are as [`address`](Self::address) returns them.
+    /// See [`Carrier::expect`]. The peers' addresses are as [`address`](Self::address) returns
+    /// them.
     pub fn expect(&mut self, peers: &[&[u8]]) {
         for (kind, carrier) in &mut self.list {
             let found = peers.iter().flat_map(|peer| sections(peer)).filter(|it| it.kind == *kind);

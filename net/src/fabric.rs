@@ -298,35 +298,23 @@ impl Fabric {
         }
     }
 
-    /// Returns the next event within `timeout`, or none. It spins for
-    /// [`SPIN_MAX`](sync::wait::SPIN_MAX) before it sleeps, unless earlier spins were in vain: a
-    /// wake-up takes as long.
+    /// Returns the next event within `timeout`, or none. It spins before it sleeps where that pays
+    /// ([`WaitPolicy`]).
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Event>, FabricError> {
-        if self.wait_policy.spins(Duration::ZERO)
-            && let Some(event) = self.poll_times(POLLS_PER_LOOK)
-        {
-            self.wait_policy.learn(true, Duration::ZERO);
-            return Ok(Some(event));
-        }
-        let begin = clock::now();
-        let event = self.wait_from(begin, begin + timeout)?;
-        self.wait_policy.learn(event.is_some(), clock::elapsed(begin));
-        Ok(event)
-    }
-
-    fn wait_from(&mut self, begin: Instant, end: Instant) -> Result<Option<Event>, FabricError> {
+        let mut end = None;
         loop {
-            if let Some(event) = self.poll() {
+            if let Some(event) = self.poll_times(POLLS_PER_LOOK) {
+                self.wait_policy.found();
                 return Ok(Some(event));
             }
             let now = clock::now();
+            let end = *end.get_or_insert(now + timeout);
             if now >= end {
-                return Ok(None);
+                self.wait_policy.give_up();
+                return Ok(self.poll());
             }
-            if !self.wait_policy.spins(now - begin) {
+            if self.wait_policy.must_sleep() {
                 self.sleep(end)?;
-            } else if let Some(event) = self.poll_times(POLLS_PER_LOOK) {
-                return Ok(Some(event));
             }
         }
     }

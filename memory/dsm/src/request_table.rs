@@ -311,14 +311,10 @@ impl RequestTable {
 
 impl Slot {
     fn wait(&self, wait_policy: &mut Option<WaitPolicy>) {
-        let begin = Instant::now();
         let answered = || self.state.load(Ordering::SeqCst) == ANSWERED;
         if let Some(wait_policy) = wait_policy {
-            while !answered() && wait_policy.spins(begin.elapsed()) {
-                std::hint::spin_loop();
-            }
+            wait_policy.poll(|| answered().then_some(()));
         }
-        let mut waited = begin.elapsed();
         while !answered() {
             self.sleeps.store(1, Ordering::SeqCst);
             let state = self.state.load(Ordering::SeqCst);
@@ -326,11 +322,10 @@ impl Slot {
                 // A signal may interrupt the wait; the loop checks the state.
                 let _ = futex::wait(&self.state, futex::Flags::PRIVATE, state, None);
             }
-            waited = begin.elapsed();
         }
         self.sleeps.store(0, Ordering::Relaxed);
         if let Some(wait_policy) = wait_policy {
-            wait_policy.learn(true, waited);
+            wait_policy.found();
         }
     }
 }

@@ -246,12 +246,10 @@ pub trait Server: Driver {
     /// Runs the event loop until [`is_over`](Self::is_over) returns true.
     fn serve(&mut self) {
         let mut wait_policy = WaitPolicy::default();
-        let mut idle_since = clock::now();
         while !self.is_over() {
             if self.turn() {
-                wait_policy.learn(true, clock::elapsed(idle_since));
-                idle_since = clock::now();
-            } else if self.may_poll() && wait_policy.spins(clock::elapsed(idle_since)) {
+                wait_policy.found();
+            } else if self.may_poll() && !wait_policy.must_sleep() {
                 self.pause();
             } else if self.announce_sleep() {
                 let ready = match self.engine_mut().arm() {

@@ -79,7 +79,7 @@ pub struct Waking {
 }
 
 /// Time that the protocol's thread spins before it sleeps, while the node's tasks wait. Production
-/// uses the same time (`sync::wait`).
+/// measures how long that pays (`sync::wait`).
 pub const SPIN_NS: u64 = 100_000;
 
 /// The times of the programs' inner loops on one processor, per iteration.

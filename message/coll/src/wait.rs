@@ -34,8 +34,6 @@ const POLLS: u32 = 64;
 const BUSY_FACTOR: u64 = 4;
 /// Binary places of such times.
 const FRACTION_BITS: u32 = 8;
-/// Number of yields before sleeping, if ranks share processors.
-const YIELDS: u32 = 50;
 /// The first sleep, and the longest.
 const SLEEP_MIN: Duration = Duration::from_micros(100);
 const SLEEP_MAX: Duration = Duration::from_millis(1);
@@ -54,16 +52,13 @@ pub fn wait(
 ) {
     if policy.poll(|| ready(outbox).then_some(())).is_none() {
         wait_long(outbox, is_crowded, ready);
+        policy.found();
     }
 }
 
 #[cold]
 fn wait_long(outbox: &Outbox, is_crowded: bool, ready: impl Fn(&Outbox) -> bool) {
-    // If tasks share processors, the awaited task mostly waits for this processor.
     let found = || ready(outbox).then_some(());
-    if is_crowded && wait::poll_and_yield(YIELDS, found).is_some() {
-        return;
-    }
     // While the MPI receives, this rank stays awake: others may wait for its answers, as the
     // origins of one-sided operations do.
     let mut awake_until = Instant::now() + if is_crowded { Duration::ZERO } else { POLL_TIME };

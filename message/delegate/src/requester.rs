@@ -253,10 +253,12 @@ impl Route {
         }
         loop {
             if until.is_some_and(|until| Instant::now() >= until) {
+                POLICY.with_borrow_mut(WaitPolicy::give_up);
                 return self.test(record);
             }
             record.ticket.sleep(Some(wait::earlier(until, DOUBT)));
             if let Some(answer) = self.test(record) {
+                POLICY.with_borrow_mut(WaitPolicy::found);
                 return Some(answer);
             }
         }

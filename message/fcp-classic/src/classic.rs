@@ -297,6 +297,7 @@ impl Endpoint for Classic {
                 }
             }
             if until.is_some_and(|until| Instant::now() >= until) {
+                self.policy.give_up();
                 return self.next();
             }
         }

@@ -171,6 +171,7 @@ impl Inbox {
                 None => self.sleep(word, until, is_dead),
             }
             if until.is_some_and(|until| Instant::now() >= until) {
+                self.policy.give_up();
                 return match self.end.receiver.look(&self.end.ring) {
                     Found::Message(message) if !is_short(&message) => Ok(Some(message)),
                     Found::Message(_) | Found::Corrupt => Err(Corrupt),

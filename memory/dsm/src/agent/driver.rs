@@ -11,7 +11,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
 
 use net::slice;
 use node::driver::Driver as _;
@@ -50,12 +49,10 @@ impl Driver {
         slice::shorten();
         let mut wait_policy = WaitPolicy::default();
         let mut agent = self.lock();
-        let mut begin = Instant::now();
         loop {
             let found = agent.turn();
             if found {
-                wait_policy.learn(true, begin.elapsed());
-                begin = Instant::now();
+                wait_policy.found();
                 if let Some(task) = &mut agent.driving_task {
                     task.dozes = true;
                 }
@@ -69,7 +66,7 @@ impl Driver {
                     agent.report();
                     return agent.write_record(0);
                 }
-                if agent.may_spin() && wait_policy.spins(begin.elapsed()) {
+                if agent.may_spin() && !wait_policy.must_sleep() {
                     std::hint::spin_loop();
                     continue;
                 }
@@ -120,12 +117,10 @@ impl Driver {
     ) {
         agent.driving_task = Some(DrivingTask { task, sleeps: false, dozes: false });
         agent.table.awake();
-        let mut begin = Instant::now();
         while !agent.table.is_answered(task) {
             if agent.turn() {
-                wait_policy.learn(true, begin.elapsed());
-                begin = Instant::now();
-            } else if agent.may_spin() && wait_policy.spins(begin.elapsed()) {
+                wait_policy.found();
+            } else if agent.may_spin() && !wait_policy.must_sleep() {
                 agent.listen(false);
             } else if agent.may_sleep() {
                 assert!(

@@ -1,5 +1,6 @@
 //! The state of a domain: its endpoints, completion queues and address vectors, behind one lock.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -326,17 +327,34 @@ impl Core {
         until: Option<Instant>,
         mut poll: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        let found = WaitPolicy::default().poll(&mut poll);
-        if found.is_some() {
-            return found;
+        thread_local! {
+            static POLICY: RefCell<WaitPolicy> = RefCell::default();
         }
+        // `poll` calls the program's functions, which may wait themselves.
+        let mut policy = POLICY.take();
+        let found = self.wait_by(&mut policy, until, &mut poll);
+        POLICY.set(policy);
+        found
+    }
+
+    fn wait_by<T>(
+        &self,
+        policy: &mut WaitPolicy,
+        until: Option<Instant>,
+        poll: &mut impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         loop {
+            if let Some(found) = policy.poll(&mut *poll) {
+                return Some(found);
+            }
             let rings = self.doorbell.about_to_sleep();
             if let Some(found) = poll() {
+                policy.found();
                 return Some(found);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
+                policy.give_up();
                 return None;
             }
             // Each sleep has a limit: a peer may have been killed before it rings.

@@ -10,14 +10,11 @@ use pvm::event::{Event, Id};
 use pvm::slots::{Arrival, Found, Ticket, WANTED_MAX};
 use pvm::wire::GroupRequest;
 use sync::futex;
-use sync::wait::{self, WaitPolicy};
+use sync::wait::WaitPolicy;
 
 use crate::known::{self, At, Group};
 use crate::pvm3::{self, Result, returned};
 use crate::traced::traced;
-
-/// Number of times that a waiter yields the processor before it sleeps.
-const YIELDS: u32 = 8;
 
 /// Waits until `count` members of the group have arrived, all with the same count. A count of -1
 /// means the group's size. Returns 0.
@@ -80,12 +77,8 @@ fn wait_for_others(at: At, ticket: Ticket) -> Result<()> {
         Found::Waiting => None,
         found => Some(found),
     };
-    let mut found = POLICY.with_borrow_mut(|policy| policy.poll(poll));
-    if found.is_none() {
-        found = wait::poll_and_yield(YIELDS, poll);
-    }
     loop {
-        match found {
+        match POLICY.with_borrow_mut(|policy| policy.poll(poll)) {
             Some(Found::Dead) => return Err(Error::NoGroup.code()),
             Some(_) => return Ok(()),
             None => {}
@@ -94,6 +87,5 @@ fn wait_for_others(at: At, ticket: Ticket) -> Result<()> {
         // SAFETY: the generation is a word of the slot, in the window that stays mapped while this
         // process is a task.
         unsafe { pvm3::wait_while(at.generation(), ticket.generation) }?;
-        found = poll();
     }
 }

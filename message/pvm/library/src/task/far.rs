@@ -57,7 +57,7 @@ pub struct Far {
     routes: HashMap<Tid, Route>,
     /// Number of routes that wait for an address.
     asked: usize,
-    /// Number of polls before a waiter sleeps.
+    /// How its waits spin.
     pub policy: WaitPolicy,
     /// Bytes of each message in flight.
     pending: HashMap<SendId, usize>,
@@ -79,7 +79,7 @@ impl Far {
             failed: false,
             routes: HashMap::new(),
             asked: 0,
-            policy: WaitPolicy::for_network(),
+            policy: WaitPolicy::default(),
             pending: HashMap::new(),
             pending_bytes: 0,
             watcher: None,

@@ -47,8 +47,8 @@ use order::Numbers;
 
 /// Interval at which a sleeping task checks that the daemon lives.
 const DAEMON_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Polls of the receive buffer before the clock is read. A poll takes some nanoseconds. (The number
-/// is small, since the port's wait policy learns how long to spin.)
+/// Polls of the receive buffer in a row. A poll takes some nanoseconds. (The number is small, since
+/// wait policies learn how long to spin.)
 const POLLS: u32 = 8;
 /// Most messages that are processed in a row.
 const BATCH: usize = 64;
@@ -303,27 +303,17 @@ impl Task {
     pub fn wait(&mut self, until: Option<Instant>) -> Result<Waited, Error> {
         let Task { enrolled, buffers, .. } = self;
         let enrolled = enrolled.as_mut().ok_or(Error::SysErr)?;
-        let mut came = false;
-        let looks = match enrolled.far.is_open() {
-            true => enrolled.far.policy.budget(),
-            false => POLLS,
+        let came = loop {
+            if enrolled.poll(buffers)? {
+                break true;
+            }
+            if !enrolled.far.is_open() || enrolled.far.policy.must_sleep() {
+                break false;
+            }
         };
-        for _ in 0..looks {
-            if let Some(mut arrived) = enrolled.port.try_receive().map_err(|_| Error::SysErr)? {
-                enrolled.intake.take(&mut arrived, buffers);
-                came = true;
-                break;
-            }
-            if enrolled.far.is_open() && enrolled.take_far(buffers)? {
-                came = true;
-                break;
-            }
-            std::hint::spin_loop();
-        }
-        if enrolled.far.is_open() {
-            enrolled.far.policy.record(came);
-        }
-        if !came {
+        if came {
+            enrolled.far.policy.found();
+        } else {
             return self.wait_long(until, None);
         }
         if !enrolled.intake.notices.is_empty() {
@@ -444,6 +434,22 @@ impl Task {
 }
 
 impl Enrolled {
+    /// Looks a few times whether a message has come, and takes it.
+    #[inline]
+    fn poll(&mut self, buffers: &mut Buffers) -> Result<bool, Error> {
+        for _ in 0..POLLS {
+            if let Some(mut arrived) = self.port.try_receive().map_err(|_| Error::SysErr)? {
+                self.intake.take(&mut arrived, buffers);
+                return Ok(true);
+            }
+            if self.far.is_open() && self.take_far(buffers)? {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
+    }
+
     fn tell(&mut self, id: u32, request: Request, buffers: &mut Buffers) -> Result<(), Error> {
         let Enrolled { daemon, port, intake, .. } = self;
         daemon.send(&Frame { id, request }, || {

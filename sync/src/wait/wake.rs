@@ -1,0 +1,88 @@
+//! Facts of this machine and process that decide how long a waiter spins: above all, the time of a
+//! wake-up.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{current_timer_slack, sched_yield, set_current_timer_slack};
+
+use super::policy::Mode;
+use super::quota;
+use super::settings::{self, Settings};
+
+/// Number of measured sleeps. The shortest counts: others may use the processor meanwhile.
+const SLEEPS: usize = 5;
+/// Length of such a sleep: long enough for the processor to become idle.
+const SLEEP: Duration = Duration::from_micros(20);
+/// Shortest and longest time between two looks at the limit of processor time, which take some
+/// 50 µs.
+const LOOK_INTERVAL_MS: [u64; 2] = [50, 5_000];
+/// Limits of the result. A machine that is busy at the moment must not decide for a long time.
+const LIMITS: [Duration; 2] = [Duration::from_micros(2), Duration::from_micros(200)];
+
+/// Returns the time from a wake-up to the moment when the sleeper runs: the setting
+/// [`WAKE_VARIABLE`](settings::WAKE_VARIABLE), or the result of a measurement. The first call in a
+/// process measures, which takes some 0.2 ms.
+pub fn wake_time() -> Duration {
+    static TIME: OnceLock<Duration> = OnceLock::new();
+    *TIME.get_or_init(|| {
+        let Settings { wake, .. } = settings::settings();
+        wake.unwrap_or_else(|| measure().clamp(LIMITS[0], LIMITS[1]))
+    })
+}
+
+/// Returns the mode of all waits of this process: the setting, or `Sleep` where its processor time
+/// is limited to less than a processor.
+pub fn mode(now: Instant) -> Mode {
+    match settings::settings().mode {
+        Mode::Auto if is_limited(now) => Mode::Sleep,
+        mode => mode,
+    }
+}
+
+/// Returns whether the processor time of this process is limited to less than a processor. A
+/// process may be put into another control group at any time, so this looks again from time to
+/// time, ever more rarely.
+fn is_limited(now: Instant) -> bool {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    static IS_LIMITED: AtomicBool = AtomicBool::new(false);
+    /// When to look, in ms since the begin.
+    static DUE: AtomicU64 = AtomicU64::new(0);
+    let begin = *BEGIN.get_or_init(|| now);
+    let since = now.saturating_duration_since(begin).as_millis() as u64;
+    let due = DUE.load(Relaxed);
+    if since >= due {
+        let interval = since.clamp(LOOK_INTERVAL_MS[0], LOOK_INTERVAL_MS[1]);
+        if DUE.compare_exchange(due, since + interval, Relaxed, Relaxed).is_ok() {
+            let is_limited = quota::processors().is_some_and(|limit| limit < 1.0);
+            IS_LIMITED.store(is_limited, Relaxed);
+        }
+    }
+    IS_LIMITED.load(Relaxed)
+}
+
+/// Measures how late timers wake this thread. That takes as long as a wake-up by another thread:
+/// the processor leaves its idle state by an interrupt, and schedules.
+fn measure() -> Duration {
+    let slack = current_timer_slack();
+    let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let late = || {
+        let begin = Instant::now();
+        std::thread::sleep(SLEEP);
+        begin.elapsed().saturating_sub(SLEEP)
+    };
+    let shortest = (0..SLEEPS).map(|_| late()).min();
+    if let Ok(slack) = slack {
+        let _ = set_current_timer_slack(std::num::NonZeroU64::new(slack));
+    }
+    shortest.unwrap_or_default()
+}
+
+/// Yields the processor. Returns the time that this took.
+pub fn timed_yield() -> Duration {
+    let begin = Instant::now();
+    sched_yield();
+    begin.elapsed()
+}
