@@ -315,6 +315,7 @@ impl Fabric {
             }
             if self.wait_policy.must_sleep() {
                 self.sleep(end)?;
+                self.tend();
             }
         }
     }

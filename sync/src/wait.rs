@@ -15,10 +15,9 @@ pub mod wake;
 
 use std::time::{Duration, Instant};
 
+pub use policy::DOUBT;
 use policy::{Policy, Step};
 
-/// Longest sleep before a waiter checks that a late peer is alive.
-pub const DOUBT: Duration = Duration::from_millis(20);
 /// Number of polls between two looks at the clock, which takes as long as some polls. A poll takes
 /// 10 to 50 ns (`pause`).
 const POLLS: u32 = 16;

@@ -6,11 +6,11 @@
 //! classic result on renting skis (Karlin, Manasse, Rudolph, Sleator: *Competitive snoopy caching*,
 //! 1988). This policy keeps that bound over many waits, and uses the past to stay well below it:
 //!
-//! - It spins for up to [`SPIN_FACTOR`] wake-ups. Two peers that both sleep see each other's
+//! - It spins for up to `SPIN_FACTOR` wake-ups. Two peers that both sleep see each other's
 //!   wake-ups as a part of the answer's time. With less, they would sleep for ever.
 //! - It sleeps at once where the last events came later than that.
 //! - Two credits limit both: how much cheaper its waits were than twice a pure spin's, and than
-//!   twice a pure sleep's. A loan of [`LOAN`] wake-ups lets it learn, and [`SAVINGS_MAX`] wake-ups
+//!   twice a pure sleep's. A loan of `LOAN` wake-ups lets it learn, and `SAVINGS_MAX` wake-ups
 //!   bound how long an old phase decides.
 //! - A yield shows whether other threads want the processor: it then takes as long as they run.
 //!   Then the waiter yields instead of spinning, a few times: each yield takes two switches of the
@@ -33,6 +33,9 @@ pub enum Step {
     /// Sleep until the event, and look again.
     Sleep,
 }
+
+/// Longest time before a waiter checks that a late peer is alive.
+pub const DOUBT: Duration = Duration::from_millis(20);
 
 /// Longest spin, in wake-ups.
 const SPIN_FACTOR: u32 = 3;
@@ -68,7 +71,7 @@ pub enum Mode {
     /// Decides by measured times.
     #[default]
     Auto,
-    /// Never sleeps: for ranks that have a processor each.
+    /// Spins for [`DOUBT`], then sleeps: for ranks that have a processor each.
     Spin,
     /// Sleeps at once: for processors that others need.
     Sleep,
@@ -269,7 +272,7 @@ impl Policy {
     /// Decides how long the next wait spins.
     fn spin_max(&mut self) -> Duration {
         match self.mode {
-            Mode::Spin => return Duration::MAX,
+            Mode::Spin => return DOUBT,
             Mode::Sleep => return Duration::ZERO,
             Mode::Auto => {}
         }
