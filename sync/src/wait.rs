@@ -64,6 +64,15 @@ impl WaitPolicy {
         }
     }
 
+    /// Returns true if the waiter looks again at once, if it may, and false if it must sleep.
+    pub fn looks_again(&mut self, may: bool) -> bool {
+        if !may {
+            // The time of the sleep would count as that of a spin.
+            self.give_up();
+        }
+        may && !self.must_sleep()
+    }
+
     /// Ends a wait whose event has come.
     #[inline]
     pub fn found(&mut self) {

@@ -249,7 +249,7 @@ pub trait Server: Driver {
         while !self.is_over() {
             if self.turn() {
                 wait_policy.found();
-            } else if self.may_poll() && !wait_policy.must_sleep() {
+            } else if wait_policy.looks_again(self.may_poll()) {
                 self.pause();
             } else if self.announce_sleep() {
                 let ready = match self.engine_mut().arm() {

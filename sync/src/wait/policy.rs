@@ -58,6 +58,8 @@ const YIELD_MAX: Duration = Duration::from_micros(2);
 /// Time without the processor that counts as a loss. A scheduler's turns take 1 to 4 ms; a peer
 /// that works for a moment is no loss.
 const LOSS_MIN: Duration = Duration::from_micros(500);
+/// Longest time that counts: a user may also have stopped the process.
+const LOSS_MAX: Duration = Duration::from_millis(10);
 /// Limits of the number of sleeps after such a loss, in wake-ups of its length.
 const LOSS_FACTORS: [u32; 2] = [1, 256];
 /// Most yields of a wait while others want the processor.
@@ -328,7 +330,7 @@ impl Losses {
             true => (self.factor / 2).max(least),
             false => (self.factor * 2).min(most),
         };
-        let wakes = nanoseconds(time) / nanoseconds(wake).max(1);
+        let wakes = nanoseconds(time.min(LOSS_MAX)) / nanoseconds(wake).max(1);
         self.waits = u64::from(self.factor) * wakes.unsigned_abs();
         true
     }

@@ -66,13 +66,15 @@ impl Driver {
                     agent.report();
                     return agent.write_record(0);
                 }
-                if agent.may_spin() && !wait_policy.must_sleep() {
+                if wait_policy.looks_again(agent.may_spin()) {
                     std::hint::spin_loop();
                     continue;
                 }
                 if !agent.may_sleep() {
                     continue;
                 }
+            } else {
+                wait_policy.give_up();
             }
             let until = agent.deadline();
             if agent.driving_task.as_ref().is_some_and(|it| it.sleeps) {
@@ -120,7 +122,7 @@ impl Driver {
         while !agent.table.is_answered(task) {
             if agent.turn() {
                 wait_policy.found();
-            } else if agent.may_spin() && !wait_policy.must_sleep() {
+            } else if wait_policy.looks_again(agent.may_spin()) {
                 agent.listen(false);
             } else if agent.may_sleep() {
                 assert!(
