@@ -5,12 +5,14 @@
 //! [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`], [`syscall`], [`pagetables`],
 //! [`memop`], [`net`], [`fcp`], [`ofi`], [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`],
 //! [`ainori`], [`apps`]. [`modes`] verifies that the peers transfer messages as their settings say.
+//! [`compare`] prints two sets of results beside each other.
 //! The C programs in `programs/` measure. This program compiles them, runs them alternately, and
 //! reports. `README.md` explains the results.
 
 mod ainori;
 mod apps;
 mod collectives;
+mod compare;
 mod copy;
 mod cores;
 mod delegate;
@@ -117,6 +119,8 @@ enum Topic {
     Ainori(ainori::Options),
     /// Applications with and without Nagaya
     Apps(apps::Options),
+    /// Two sets of results beside each other
+    Compare(compare::Options),
     /// All topics
     All,
     /// The ping-pong with Debian's MPIs, with CMA and in a space; takes less than a minute
@@ -145,6 +149,9 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         && let Some(carriers) = options.serves()
     {
         return net::serve(carriers);
+    }
+    if let Topic::Compare(options) = &arguments.topic {
+        return compare::run(options);
     }
     let out = &arguments.out;
     std::fs::create_dir_all(out)
@@ -186,6 +193,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Span(options) => span::run(adjusted!(options), nagaya, out),
         Topic::Ainori(options) => ainori::run(adjusted!(options), nagaya, out),
         Topic::Apps(options) => apps::run(adjusted!(options), nagaya, out),
+        Topic::Compare(options) => compare::run(&options),
         Topic::Demo => pingpong::run(adjusted!(pingpong::Options::demo()), nagaya, out),
         Topic::All => all(quick, nagaya, out),
     }

@@ -316,3 +316,28 @@ fn a_wrong_argument_gets_a_message() {
         assert!(!output.status.success() && !said.contains("panicked"), "{words:?}: {said}");
     }
 }
+
+#[test]
+fn two_sets_of_results_are_compared() {
+    let base = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compare");
+    let _ = fs::remove_dir_all(&base);
+    let set = |name: &str, processor: &str, csv: &str| {
+        let directory = base.join(name);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("machine.txt"), format!("processor     {processor}\n")).unwrap();
+        fs::write(directory.join("dsm.csv"), format!("step,us,us_min,us_max\n{csv}")).unwrap();
+        directory
+    };
+    let a = set("a", "AMD", "lock,10.0,9.0,11.0\nbarrier,5.0,4.9,5.1\n");
+    let b = set("b", "Intel", "lock,20.0,19.0,21.0\nbarrier,5.1,5.0,5.2\n");
+    let compare = |a: &Path, b: &Path| bench().arg("compare").args([a, b]).output().unwrap();
+    let output = compare(&a, &b);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("AMD") && text.contains("Intel"), "{text}");
+    assert!(text.contains("2 results, in B 1 are higher and 0 lower"), "{text}");
+    assert!(text.contains("lock") && text.contains("2.00") && !text.contains("barrier"), "{text}");
+    fs::write(b.join("dsm.csv"), "what\nnothing\n").unwrap();
+    let output = compare(&a, &b);
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && line.contains("no result in common"), "{line}");
+}
