@@ -42,12 +42,15 @@ const SPIN_FACTOR: u32 = 3;
 /// Wake-ups that a policy may cost more than the bound, while it learns.
 const LOAN: i64 = 4;
 /// Wake-ups that it may save for later.
-const SAVINGS_MAX: i64 = 8;
+const SAVINGS_MAX: i64 = 24;
 /// Number of late events in a row after which a waiter sleeps at once.
 const LATE_MIN: u8 = 2;
 /// Least and most such sleeps from one trial of a spin to the next. The number doubles with each
 /// trial in vain.
-const TRIAL_INTERVALS: [u16; 2] = [16, 1024];
+const TRIAL_INTERVALS: [u16; 2] = [16, 256];
+/// Length of the longest trial, in usual spins. It doubles with each trial in vain: where many
+/// peers sleep, an answer takes many wake-ups.
+const TRIAL_FACTOR_MAX: u32 = 8;
 /// Shortest and longest time before the first yield of a wait, while nobody else wants the
 /// processor. A yield takes some 0.5 µs then, in which an event is not seen.
 const YIELD_AFTER: [Duration; 2] = [Duration::from_micros(1), Duration::from_micros(20)];
@@ -95,8 +98,9 @@ pub struct Policy {
     late: u8,
     /// Number of sleeps since the last trial.
     untried: u16,
-    /// See [`TRIAL_INTERVALS`].
+    /// See [`TRIAL_INTERVALS`] and [`TRIAL_FACTOR_MAX`].
     trial_interval: u16,
+    trial_factor: u32,
     /// Above 0, other threads want the processor.
     crowd: u8,
     /// Number of quick yields in a row.
@@ -135,6 +139,7 @@ impl Policy {
             late: 0,
             untried: 0,
             trial_interval: TRIAL_INTERVALS[0],
+            trial_factor: 1,
             crowd: 0,
             calm: 0,
             spin_losses: Losses::default(),
@@ -240,8 +245,9 @@ impl Policy {
         let is_in_vain = wait.slept_after.is_some() && wait.spin_max > Duration::ZERO;
         if is_in_vain && self.late >= LATE_MIN {
             self.trial_interval = (2 * self.trial_interval).min(TRIAL_INTERVALS[1]);
+            self.trial_factor = (2 * self.trial_factor).min(TRIAL_FACTOR_MAX);
         } else if wait.slept_after.is_none() {
-            self.trial_interval = TRIAL_INTERVALS[0];
+            (self.trial_interval, self.trial_factor) = (TRIAL_INTERVALS[0], 1);
         }
         if self.crowd > 0 {
             // The times are those of others. A sleep at once does not show whether less suffices.
@@ -282,14 +288,15 @@ impl Policy {
             return Duration::ZERO;
         }
         let wake = nanoseconds(self.wake);
-        let may_spin = self.sleep_credit - (i64::from(SPIN_FACTOR) - 1) * wake >= -LOAN * wake;
         let may_sleep = self.spin_credit - wake >= -LOAN * wake;
         let is_late = self.late >= LATE_MIN;
         self.untried = if is_late { self.untried.saturating_add(1) } else { 0 };
         let is_trial = self.untried >= self.trial_interval;
+        let factor = SPIN_FACTOR * if is_trial { self.trial_factor } else { 1 };
+        let may_spin = self.sleep_credit - (i64::from(factor) - 1) * wake >= -LOAN * wake;
         if may_spin && (!is_late || is_trial) {
             self.untried = 0;
-            return SPIN_FACTOR * self.wake;
+            return factor * self.wake;
         }
         if may_sleep { Duration::ZERO } else { self.wake }
     }
