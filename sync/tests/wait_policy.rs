@@ -99,19 +99,12 @@ fn everywhere(mut test: impl FnMut(u64, u64)) {
     }
 }
 
-fn seed() -> u64 {
+/// Returns a generator with the seed in `NAGAYA_SEED`, or with a new one. Prints the seed.
+fn seeded() -> fastrand::Rng {
     let seed = std::env::var("NAGAYA_SEED").ok().and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("NAGAYA_SEED={seed}");
-    seed
-}
-
-/// A small generator (xorshift), in [0, below).
-fn random(state: &mut u64, below: u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state % below
+    fastrand::Rng::with_seed(seed)
 }
 
 #[test]
@@ -147,13 +140,13 @@ fn bursts_and_phases_cost_at_most_twice_the_better() {
 
 #[test]
 fn random_waits_cost_at_most_twice_the_better() {
-    let mut state = seed() | 1;
+    let mut random = seeded();
     everywhere(|wake, look| {
         for _ in 0..20 {
             let (mut waiter, mut sums) = (Waiter::new(Mode::Auto, wake, look), Sums::default());
-            let widest = 1 + random(&mut state, 6 * wake);
+            let widest = 1 + random.u64(..6 * wake);
             for _ in 0..1000 {
-                sums.add(&mut waiter, random(&mut state, widest));
+                sums.add(&mut waiter, random.u64(..widest));
                 sums.check(&waiter, &widest);
             }
         }
@@ -164,7 +157,7 @@ fn random_waits_cost_at_most_twice_the_better() {
 /// sleeps, or just after it has gone to sleep.
 #[test]
 fn an_adversary_gains_no_more() {
-    let mut state = seed() | 1;
+    let mut random = seeded();
     everywhere(|wake, look| {
         for caution in [0, 10, 50, 90] {
             let (mut waiter, mut sums) = (Waiter::new(Mode::Auto, wake, look), Sums::default());
@@ -174,8 +167,8 @@ fn an_adversary_gains_no_more() {
                 let spun = waiter.wait(u64::MAX / 4) - wake;
                 (waiter.policy, waiter.now) = (policy, now);
                 let hurts = if spun > 2 * look { spun + 1 } else { look + 1 };
-                let is_kind = random(&mut state, 100) < caution;
-                sums.add(&mut waiter, if is_kind { random(&mut state, 5 * wake) } else { hurts });
+                let is_kind = random.u64(..100) < caution;
+                sums.add(&mut waiter, if is_kind { random.u64(..5 * wake) } else { hurts });
                 sums.check(&waiter, &caution);
             }
         }

@@ -10,7 +10,7 @@ use rustix::thread::{current_timer_slack, sched_yield, set_current_timer_slack};
 
 use super::policy::Mode;
 use super::quota;
-use super::settings::{self, Settings};
+use super::settings;
 
 /// Number of measured sleeps. The shortest counts: others may use the processor meanwhile.
 const SLEEPS: usize = 5;
@@ -26,11 +26,18 @@ const LIMITS: [Duration; 2] = [Duration::from_micros(2), Duration::from_micros(2
 /// [`WAKE_VARIABLE`](settings::WAKE_VARIABLE), or the result of a measurement. The first call in a
 /// process measures, which takes some 0.2 ms.
 pub fn wake_time() -> Duration {
-    static TIME: OnceLock<Duration> = OnceLock::new();
-    *TIME.get_or_init(|| {
-        let Settings { wake, .. } = settings::settings();
-        wake.unwrap_or_else(|| measure().clamp(LIMITS[0], LIMITS[1]))
-    })
+    /// In ns, or 0. Two threads may measure at once. A lock would be held in the child of a program
+    /// that forks meanwhile.
+    static TIME: AtomicU64 = AtomicU64::new(0);
+    match TIME.load(Relaxed) {
+        0 => {
+            let measured = || measure().clamp(LIMITS[0], LIMITS[1]);
+            let time = settings::settings().wake.unwrap_or_else(measured);
+            TIME.store(time.as_nanos().max(1) as u64, Relaxed);
+            time
+        }
+        time => Duration::from_nanos(time),
+    }
 }
 
 /// Returns the mode of all waits of this process: the setting, or `Sleep` where its processor time
