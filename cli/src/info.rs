@@ -10,7 +10,7 @@ use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::{Failure, job, kernel_version, server};
 use pager::Stops;
 use sync::wait::policy::Mode;
-use sync::wait::{quota, wake};
+use sync::wait::{quota, settings, wake};
 
 use crate::kernel_copy::{copy_within, kernels_copy};
 use crate::ps::human;
@@ -238,7 +238,9 @@ fn waits() -> String {
     };
     let limit = quota::processors().map(|limit| format!(", limited to {limit} processors"));
     let wake = wake::wake_time().as_secs_f64() * 1e6;
-    format!("{mode}, a wake-up takes {wake:.1} us{}", limit.unwrap_or_default())
+    let unreadable = settings::unreadable().into_iter().map(|line| format!("; {line}"));
+    let unreadable: String = unreadable.collect();
+    format!("{mode}, a wake-up takes {wake:.1} us{}{unreadable}", limit.unwrap_or_default())
 }
 
 fn this_process() -> String {

@@ -70,7 +70,7 @@ const CROWD_YIELDS_MAX: u8 = 4;
 /// Number of quick yields until a processor counts as free again.
 const CROWD_YIELDS: u8 = 4;
 
-/// What a user may set; see [`super::settings`].
+/// How waiters wait. The user may set it: see [`super::settings`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// Decides by measured times.
