@@ -7,6 +7,8 @@ use std::process::Command;
 use nagaya_server::Failure;
 use nagaya_server::job::Job;
 use nagaya_server::stub::{self, Exec, Outcome};
+use paths::choice::{self, Collectives, Machine, Transport};
+use paths::launched::Launched;
 use pvas::Protection;
 
 use crate::delegatee::Place;
@@ -20,11 +22,12 @@ Examples:
   mpirun -n 4 nagaya exec --fallback ./app";
 
 const JOB: &str = "Job and task";
+const MPI: &str = "Messages of an MPI";
 
 /// Run a program as a task of this job, under mpirun, srun or another launcher
 ///
 /// The processes of one job on this machine share one address space. Their large messages are
-/// copied in user space. See nagaya-exec(1).
+/// copied in user space, and MPI's collective operations are done in place. See nagaya-exec(1).
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
@@ -53,6 +56,19 @@ pub struct Options {
           default_missing_value = "writes", value_parser = program::protection,
           hide_possible_values = true, help_heading = JOB)]
     protect: Option<Protection>,
+    /// Send messages by the MPI's own shared memory with copies in user space (copy), or by
+    /// Nagaya's libfabric provider (default: auto)
+    ///
+    /// auto takes the provider if a measurement (nagaya tune --mpi) has shown that it is not slower
+    /// at any size. NAGAYA_TRANSPORT has the same effect.
+    #[arg(long, value_name = "auto|copy|provider", value_parser = transport, help_heading = MPI)]
+    transport: Option<Transport>,
+    /// Do collective operations in place, or by the MPI (default: auto)
+    ///
+    /// auto does them in place if each rank has a processor. NAGAYA_COLLECTIVES has the same
+    /// effect.
+    #[arg(long, value_name = "auto|inplace|mpi", value_parser = collectives, help_heading = MPI)]
+    collectives: Option<Collectives>,
     /// Run the program as an ordinary process if it cannot be a task
     #[arg(long)]
     fallback: bool,
@@ -64,6 +80,14 @@ pub struct Options {
     program: Vec<OsString>,
 }
 
+fn transport(text: &str) -> Result<Transport, String> {
+    Transport::parse(text).ok_or("must be auto, copy or provider".to_owned())
+}
+
+fn collectives(text: &str) -> Result<Collectives, String> {
+    Collectives::parse(text).ok_or("must be auto, inplace or mpi".to_owned())
+}
+
 /// Runs the program and returns its exit status.
 pub fn exec(options: Options) -> Result<i32, Failure> {
     let sigmask = program::signal_mask();
@@ -73,8 +97,17 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
     let path = program::find(&options.program[0])?;
     let protection = program::wanted_protection(options.protect)?;
     program::check_protection(protection, options.delegatee.is_some())?;
+    let job = Job::of_environment(options.job.as_deref(), &variable);
+    let launched = Launched::of_environment(&job, &variable);
+    let wanted = choice::wanted(options.transport, options.collectives, &variable)?;
+    let machine = Machine::this(&launched, protection.is_some());
+    let path_of_data = choice::choose(wanted, &launched, &machine, &variable)?;
+    if options.verbose && job.local_rank.unwrap_or(0) == 0 {
+        let choice::Path { transport, collectives, .. } = &path_of_data;
+        proc::error_line!("nagaya: transport: {transport}; collective operations: {collectives}");
+    }
     let exec = Exec {
-        job: Job::of_environment(options.job.as_deref(), &variable),
+        job,
         path: path.clone(),
         arguments: options.program.clone(),
         id: options.id,
@@ -83,6 +116,7 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
         protection,
         delegatee: options.delegatee.as_ref().map(|place| place.text().to_owned()),
         sigmask,
+        settings: path_of_data.settings,
         verbose: options.verbose,
     };
     let refused = match stub::exec(&exec)? {

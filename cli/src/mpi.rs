@@ -5,9 +5,12 @@
 //! within a node, and the settings that disable it ([`single_copy`]). It also tests whether tasks
 //! can be created here. `--try` is the proof: it runs a ping-pong and reads the counters
 //! ([`trial`]).
+//!
+//! The crate `paths` chooses the path of a job's data, which is reported, too.
 
-mod library;
+pub mod library;
 mod obstacle;
+pub mod scratch;
 mod single_copy;
 mod trial;
 
@@ -17,7 +20,10 @@ use std::process::Command;
 
 use nagaya_server::protocol::Status;
 use nagaya_server::{Failure, kernel_version, query};
+use paths::choice::{self, Machine};
+use paths::launched::Launched;
 
+use crate::program;
 use crate::ps::human;
 use library::Library;
 use obstacle::Obstacle;
@@ -65,6 +71,9 @@ pub fn report(
             settings => settings.join(", "),
         },
     );
+    let (transport, collectives) = path_of_two(&library);
+    add("transport", "transport", transport);
+    add("collectives", "collective operations", collectives);
     let tasks = tasks();
     add(
         "tasks",
@@ -110,6 +119,20 @@ pub fn report(
         }
     }
     Ok(i32::from(!obstacles.is_empty()))
+}
+
+/// Describes the path that `nagaya exec` chooses for a job of two ranks on this node.
+fn path_of_two(library: &Library) -> (String, String) {
+    let job = Launched::two_ranks(library.kind(), &library.launcher);
+    let variable = |name: &str| std::env::var(name).ok();
+    let chosen = choice::wanted(None, None, &variable).and_then(|wanted| {
+        let machine = Machine::this(&job, program::wanted_protection(None)?.is_some());
+        choice::choose(wanted, &job, &machine, &variable)
+    });
+    match chosen {
+        Ok(path) => (path.transport.to_string(), path.collectives.to_string()),
+        Err(failure) => (failure.message.clone(), failure.message),
+    }
 }
 
 fn no_single_copy() -> Obstacle {

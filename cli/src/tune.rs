@@ -1,6 +1,10 @@
 //! `nagaya tune`: measures which loop copies messages fastest on this processor, and stores the
-//! result for spaces that are created later.
+//! result for spaces that are created later. With `--mpi` it compares the transports of an MPI
+//! ([`transports`]).
 
+mod transports;
+
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,15 +13,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nagaya_server::Failure;
+use paths::launched::Launched;
+use paths::measured;
 use pvas::copy_plan::{self, CopyLoop, CopyPlan};
 use pvas::{Space, SpaceOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::mpi::library::Library;
 
 const EXAMPLES: &str = "\
 Examples:
   nagaya tune --dry-run                  measure and print
   nagaya tune                            also store the result for this user
-  nagaya tune --output /etc/nagaya/copy  store it for all users";
+  nagaya tune --output /etc/nagaya/copy  store it for all users
+  nagaya tune --mpi=mpirun               compare the transports of this MPI";
 
 /// Measure which loop copies messages fastest on this processor
 ///
@@ -28,11 +37,25 @@ pub struct Options {
     /// Print the measurements, and store nothing
     #[arg(long)]
     dry_run: bool,
-    /// Store the plan in this file (default: nagaya/copy in the user's configuration directory)
+    /// Store the result in this file (default: nagaya/copy, or with --mpi nagaya/mpi, in the user's
+    /// configuration directory)
     ///
-    /// /etc/nagaya/copy serves all users.
+    /// /etc/nagaya/copy and /etc/nagaya/mpi serve all users.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Compare the transports of the MPI with this launcher instead (default: mpirun)
+    ///
+    /// It measures messages between two ranks without nagaya, with copies in user space, and by
+    /// Nagaya's libfabric provider. Later jobs of this MPI take the faster one (nagaya exec
+    /// --transport auto). Needs the MPI's mpicc.
+    #[arg(
+        long,
+        value_name = "LAUNCHER",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "mpirun"
+    )]
+    mpi: Option<OsString>,
 }
 
 const LOOPS: [CopyLoop; 3] = [CopyLoop::String, CopyLoop::Vector, CopyLoop::Stream];
@@ -48,8 +71,35 @@ const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 /// Time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Measures, prints, and keeps the plan.
+/// Measures, prints, and stores the result.
 pub fn tune(options: &Options) -> Result<i32, Failure> {
+    match &options.mpi {
+        Some(launcher) => tune_transport(options, launcher),
+        None => tune_copies(options),
+    }
+}
+
+/// Compares the transports of an MPI, and stores the faster one.
+fn tune_transport(options: &Options, launcher: &OsString) -> Result<i32, Failure> {
+    let library = Library::of_launcher(launcher)?;
+    let transport = transports::compare(&library)?;
+    let job = Launched::two_ranks(library.kind(), &library.launcher);
+    if let (false, Some((kind, directory))) = (options.dry_run, job.kind.zip(job.directory)) {
+        let file = output(options, measured::files())?;
+        store(&file, |before| measured::with(before, kind, &directory, transport))?;
+        println!("kept in {}", file.display());
+    }
+    Ok(0)
+}
+
+/// Returns the file for the result: the given one, or the user's.
+fn output(options: &Options, files: Vec<PathBuf>) -> Result<PathBuf, Failure> {
+    let file = options.output.clone().or_else(|| files.into_iter().next());
+    file.ok_or_else(|| Failure::ours("no home directory; name a file (--output)"))
+}
+
+/// Measures the loops, and stores the plan.
+fn tune_copies(options: &Options) -> Result<i32, Failure> {
     let fail = |error: pvas::Error| Failure::ours(error.to_string());
     let processor = copy_plan::processor();
     if !copy_plan::is_available(CopyLoop::Vector) {
@@ -78,10 +128,8 @@ pub fn tune(options: &Options) -> Result<i32, Failure> {
     space.destroy().map_err(fail)?;
     println!("plan: {plan}");
     if !options.dry_run {
-        let file = options.output.clone().or_else(|| copy_plan::files().into_iter().next());
-        let file =
-            file.ok_or_else(|| Failure::ours("no home directory; name a file (--output)"))?;
-        keep(&file, &plan, &processor)?;
+        let file = output(options, copy_plan::files())?;
+        store(&file, |before| plan.write_into(before, &processor))?;
         println!("kept in {}", file.display());
     }
     Ok(0)
@@ -208,8 +256,8 @@ fn measure(space: &Space, cores: [usize; 2], size: usize) -> Result<[f64; 3], Fa
     }))
 }
 
-/// Puts the plan into the file, whose other sections stay. Readers see the old or the new.
-fn keep(file: &Path, plan: &CopyPlan, processor: &str) -> Result<(), Failure> {
+/// Stores a text that is made from the file's present one. Readers see the old or the new text.
+fn store(file: &Path, text: impl FnOnce(&str) -> String) -> Result<(), Failure> {
     let fail = |e: std::io::Error| Failure::ours(format!("{}: {e}", file.display()));
     if let Some(directory) = file.parent().filter(|d| !d.as_os_str().is_empty()) {
         fs::create_dir_all(directory).map_err(fail)?;
@@ -221,7 +269,7 @@ fn keep(file: &Path, plan: &CopyPlan, processor: &str) -> Result<(), Failure> {
     };
     let mut new = file.as_os_str().to_owned();
     new.push(format!(".{}", std::process::id()));
-    fs::write(&new, plan.write_into(&before, processor)).map_err(fail)?;
+    fs::write(&new, text(&before)).map_err(fail)?;
     fs::rename(&new, file).map_err(|error| {
         let _ = fs::remove_file(&new);
         fail(error)

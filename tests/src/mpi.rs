@@ -275,6 +275,16 @@ impl Mpi {
         Self { links: Some(links), ..self }
     }
 
+    /// Returns true if it can use Nagaya's provider for libfabric.
+    pub fn has_provider(self) -> bool {
+        self.provider.is_some()
+    }
+
+    /// Returns the path of its launcher.
+    pub fn launcher_path(self) -> PathBuf {
+        self.launcher.path()
+    }
+
     /// Its launcher, for this many ranks on this machine, however few its processors are.
     pub fn launch(self, ranks: usize) -> Cmd {
         self.launcher().args(["-n", &ranks.to_string()])

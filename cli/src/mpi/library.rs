@@ -8,6 +8,7 @@ use std::process::Command;
 
 use nagaya_loader::Program;
 use nagaya_server::Failure;
+use paths::launched::Kind;
 
 use super::obstacle::Obstacle;
 use crate::program;
@@ -81,6 +82,17 @@ impl Library {
             )));
         };
         Ok(Self { family, version, launcher, about })
+    }
+
+    /// Returns the kind of MPI, as far as its settings differ.
+    pub fn kind(&self) -> Kind {
+        let release = self.version.split('.').next().and_then(|text| text.parse::<u32>().ok());
+        match self.family {
+            Family::OpenMpi if release.is_some_and(|release| release < 5) => Kind::OpenMpi4,
+            Family::OpenMpi => Kind::OpenMpi5,
+            Family::Mpich => Kind::Mpich,
+            Family::Intel => Kind::Intel,
+        }
     }
 
     /// A tool of this MPI's beside its launcher, with the same ending: `mpicc.mpich` beside

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use nagaya_server::settings;
+use paths::choice::INTEL_THRESHOLD;
 
 use super::library::{Family, Library};
 use super::obstacle::Obstacle;
@@ -262,9 +262,9 @@ fn intel() -> Plan {
         plan.obstacle = Some(Obstacle::new("I_MPI_SHM_CMA is off", "unset it"));
         return plan;
     }
-    let name = settings::INTEL_THRESHOLD.0;
+    let name = INTEL_THRESHOLD.0;
     let threshold = environment(name, &mut plan.settings).unwrap_or_else(|| {
-        let value = settings::INTEL_THRESHOLD.1;
+        let value = INTEL_THRESHOLD.1;
         plan.settings.push(format!("{name}={value} (nagaya exec)"));
         value.to_string()
     });

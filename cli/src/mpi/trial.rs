@@ -4,13 +4,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nagaya_server::{Failure, query};
 
 use super::library::{Library, beside};
+use super::scratch::Scratch;
 use crate::ps::human;
 
 const SOURCE: &str = include_str!("trial.c");
@@ -58,59 +59,12 @@ impl Trial {
     }
 }
 
-/// A directory that is removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self, Failure> {
-        let template = std::env::temp_dir().join("nagaya-try-XXXXXX");
-        let fail = |e: std::io::Error| Failure::ours(format!("{}: {e}", template.display()));
-        let mut name = template.clone().into_os_string().into_encoded_bytes();
-        name.push(0);
-        // SAFETY: a string with its terminating zero, in which mkdtemp replaces the Xs.
-        if unsafe { libc::mkdtemp(name.as_mut_ptr().cast()) }.is_null() {
-            return Err(fail(std::io::Error::last_os_error()));
-        }
-        name.pop();
-        // SAFETY: it came from an OsString, and mkdtemp writes letters and digits.
-        let name = unsafe { std::ffi::OsString::from_encoded_bytes_unchecked(name) };
-        Ok(Self(name.into()))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Compiles and runs the trial.
 pub fn run(library: &Library) -> Result<Trial, Failure> {
-    let Some(compiler) = library.tool("mpicc") else {
-        let launcher = library.launcher.display();
-        return Err(Failure::ours(format!(
-            "--try needs the mpicc of {library}, which is not beside {launcher}"
-        )));
-    };
     let scratch = Scratch::new()?;
-    let (source, program) = (scratch.0.join("trial.c"), scratch.0.join("trial"));
-    fs::write(&source, SOURCE).map_err(|e| Failure::ours(format!("{}: {e}", source.display())))?;
-    let compiled = beside(&library.launcher, Command::new(&compiler))
-        .args(["-O1", "-fPIE", "-pie", "-o"])
-        .arg(&program)
-        .arg(&source)
-        .output();
-    match compiled {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => {
-            let error = String::from_utf8_lossy(&output.stderr);
-            let error = error.lines().next().unwrap_or("it failed").to_string();
-            return Err(Failure::ours(format!("{}: {error}", compiler.display())));
-        }
-        Err(error) => return Err(Failure::ours(format!("{}: {error}", compiler.display()))),
-    }
-    let plain = launch(library, &program, &scratch.0.join("plain"), false)?;
-    let tasks = launch(library, &program, &scratch.0.join("tasks"), true)?;
+    let program = scratch.compile(library, SOURCE, "trial")?;
+    let plain = launch(library, &program, &scratch.path().join("plain"), false)?;
+    let tasks = launch(library, &program, &scratch.path().join("tasks"), true)?;
     let sent = |size: u64| (2 * ROUNDS * size) as f64;
     let rows = plain.iter().zip(&tasks).map(|(plain, tasks)| Row {
         size: plain.size,
@@ -140,7 +94,7 @@ fn launch(
     let mut command = beside(&library.launcher, Command::new(&library.launcher));
     command.args(["-n", "2"]);
     if as_tasks {
-        command.arg(nagaya).arg("exec");
+        command.arg(nagaya).args(["exec", "--transport", "copy"]);
     }
     command.arg(program).arg(step).arg(ROUNDS.to_string());
     command.args(SIZES.iter().map(u64::to_string));

@@ -11,7 +11,6 @@
 //! - [`reach`]: connects to a job's server, and starts it;
 //! - [`protocol`]: the messages between stubs and server;
 //! - [`server`]: the server itself, also inside `nagaya run`;
-//! - [`settings`]: settings that MPI libraries need;
 //! - [`sweep`]: the sockets that killed servers have left;
 //! - [`query`]: the requests of `nagaya ps` and `nagaya maps`.
 
@@ -30,7 +29,6 @@ pub mod reach;
 mod reserve;
 pub mod serve;
 pub mod server;
-pub mod settings;
 pub mod stub;
 pub mod sweep;
 

@@ -21,7 +21,6 @@ use crate::job::Job;
 use crate::mounts::Mounts;
 use crate::protocol::{Reply, Request, SI_KERNEL, Start};
 use crate::reach::{Place, Wanted};
-use crate::settings;
 
 /// The options of `nagaya exec`.
 #[derive(Debug)]
@@ -44,6 +43,8 @@ pub struct Exec {
     pub delegatee: Option<String>,
     /// Signal mask with which this process was started.
     pub sigmask: u64,
+    /// Variables for the task's environment, in place of those of the same names.
+    pub settings: Vec<(&'static str, OsString)>,
     /// Print the job and the task.
     pub verbose: bool,
 }
@@ -77,7 +78,11 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         Ok(Outcome::Refused(failure))
     };
     let mut environment = inherit::environment();
-    environment.extend(settings::missing(&environment));
+    for (name, value) in &exec.settings {
+        let setting = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        environment.retain(|entry| !entry.starts_with(&setting[..=name.len()]));
+        environment.push(setting);
+    }
     let start = Request::Start(Box::new(Start {
         path: exec.path.as_os_str().as_bytes().to_vec(),
         arguments: exec.arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),

@@ -12,6 +12,7 @@ mod ends;
 mod jobs;
 mod matrix;
 mod nodes;
+mod path;
 mod provider;
 
 use nagaya_tests::mpi::{INTEL_MPI, MPICH_4, MPICH_5, OPEN_MPI_4, OPEN_MPI_5};
@@ -95,6 +96,11 @@ macro_rules! cells {
             #[test]
             fn a_rank_killed_in_an_operation_in_place() {
                 coll::a_rank_is_killed($mpi);
+            }
+
+            #[test]
+            fn the_path_is_chosen() {
+                path::is_chosen($mpi);
             }
 
             #[test]

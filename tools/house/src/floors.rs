@@ -13,7 +13,7 @@ pub const FLOORS: &[&[&str]] = &[
     &["fcp"],
     &["fcp-classic", "pvm", "cluster", "delegate", "memop"],
     &["dsm", "span", "xpmem", "ofi", "coll", "libfcp", "libpvm3", "server"],
-    &["libjia", "pvmd", "libgpvm3"],
+    &["libjia", "pvmd", "libgpvm3", "paths"],
     &["nagaya"],
     &["bench", "fuzz", "tests"],
 ];

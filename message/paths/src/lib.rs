@@ -1,0 +1,12 @@
+//! The path that the data of an MPI job takes within a node: how messages are copied, and who
+//! executes collective operations.
+//!
+//! | module | topic |
+//! |---|---|
+//! | [`launched`] | the MPI and the shape of a job, from its launcher's environment |
+//! | [`measured`] | the faster transports, as `nagaya tune --mpi` has measured them |
+//! | [`choice`] | the choice, and the settings that make the MPI follow it |
+
+pub mod choice;
+pub mod launched;
+pub mod measured;
