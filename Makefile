@@ -91,7 +91,7 @@ house:
 # Runs too long for `check`: all tests of the development build, SOAK_MINUTES of chaos and churn,
 # CHAOS_ROUNDS jobs of each kind with a process that is killed or stopped, larger models of the
 # consistency protocol, SOAK_PROGRAMS random programs, SIMULATION_SEEDS jobs in simulated time,
-# millions of litmus tests.
+# millions of litmus tests, and the tests of the crates under two sanitizers.
 soak: deps
 	$(BUILD_DEV)
 	CARGO="$(CARGO)" scripts/test
@@ -103,6 +103,8 @@ soak: deps
 	NAGAYA_SEEDS=$(or $(SIMULATION_SEEDS),1000000) $(CARGO) test --release -p nagaya-net -p nagaya-node --test simulation -- --nocapture
 	NAGAYA_SEEDS=$(or $(SIMULATION_SEEDS),1000000) $(CARGO) test --release -p nagaya-server --lib -- server::peers
 	$(CARGO) run --release -p nagaya -- sim --soak $(or $(SOAK_PROGRAMS),1000000)
+	scripts/sanitize address
+	scripts/sanitize thread
 	@# All targets together take NAGAYA_SOAK_MINUTES on the processors of this machine.
 	@minutes=$${NAGAYA_SOAK_MINUTES:-$(or $(SOAK_MINUTES),30)}; count=$$(ls fuzz/corpus | wc -l); \
 		seconds=$$((minutes * 60 * $$(nproc) / count)); \

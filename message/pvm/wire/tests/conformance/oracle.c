@@ -35,6 +35,7 @@ static void fill(uint64_t seed)
 		z ^= z >> 31;
 		memcpy(arena + i, &z, 8);
 	}
+	arena[ARENA - 1] = 0; /* the end of a string there */
 }
 
 static int pack(const char *kind, void *at, int count, int stride)

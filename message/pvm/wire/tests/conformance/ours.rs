@@ -118,6 +118,7 @@ impl Ours {
             z ^= z >> 31;
             word.copy_from_slice(&z.to_le_bytes());
         }
+        self.arena[ARENA - 1] = 0; // the end of a string there
     }
 
     fn line(&mut self, line: &str) -> String {
