@@ -4,10 +4,14 @@
 //! Two words count the claimed and the copied pieces. The words are reused for the next message,
 //! and a tag in them names the current message. A late copier finds another tag. Then no piece is
 //! left to copy, and its message is complete. `tests/pieces_model.rs` models it with loom.
+//!
+//! A receiver can also expose its buffer ([`Exposed`]): then the second copier finds the address
+//! beside these words.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::futex;
 use crate::word::Word64;
 
 /// Largest size of a piece in bytes.
@@ -59,10 +63,14 @@ pub fn claim<W: Word64>(claimed: &W, tag: u32, count: u32) -> Option<u32> {
     }
 }
 
-/// Counts a claimed piece as copied. Returns true if it was the last one.
+/// Counts a claimed piece as copied. Returns true if it was the last one. A copier whose message
+/// was given up counts nothing.
 pub fn finish<W: Word64>(copied: &W, tag: u32, count: u32) -> bool {
     let mut now = copied.load(Relaxed);
     loop {
+        if tag_of(now) != tag {
+            return false;
+        }
         match copied.compare_exchange(now, now + 1) {
             Ok(_) => return now + 1 == word(tag, count),
             Err(other) => now = other,
@@ -74,6 +82,30 @@ pub fn finish<W: Word64>(copied: &W, tag: u32, count: u32) -> bool {
 pub fn is_finished<W: Word64>(copied: &W, tag: u32, count: u32) -> bool {
     let now = copied.load(Acquire);
     tag_of(now) != tag || now as u32 >= count
+}
+
+/// Starts the next message, whose `values` its copiers find in `words`. Returns its tag, which is
+/// not 0. The caller is the only one that does this, and no copier of the previous message copies.
+pub fn expose<W: Word64, const N: usize>(
+    claimed: &W,
+    copied: &W,
+    words: [&W; N],
+    values: [u64; N],
+) -> u32 {
+    let tag = tag_of(claimed.load(Relaxed)).wrapping_add(1).max(1);
+    // A late copier of the previous message must not claim a piece with the new values.
+    claimed.store(word(tag, u32::MAX), Release);
+    for (word, value) in words.into_iter().zip(values) {
+        word.store(value, Release);
+    }
+    begin(claimed, copied, tag, 0);
+    tag
+}
+
+/// Returns the values in `words`. If another message has begun meanwhile, they may be its values;
+/// then the next claim for the former message fails.
+pub fn exposed<W: Word64, const N: usize>(words: [&W; N]) -> [u64; N] {
+    words.map(|word| word.load(Acquire))
 }
 
 /// Counters of one message at a time, in memory that both copiers reach.
@@ -136,6 +168,21 @@ impl Shares<'_> {
         (offset, piece.min(self.bytes - offset))
     }
 
+    /// Copies pieces by `copy` until none is left: first `claimed`, if there is one. `copy` gets
+    /// offset and size, and fails with an errno. Returns true if a piece copied here was the last
+    /// of the message to be copied.
+    pub fn copy(
+        &self,
+        mut claimed: Option<(u64, u64)>,
+        mut copy: impl FnMut(u64, u64) -> Result<(), i32>,
+    ) -> bool {
+        let mut was_last = false;
+        while let Some((offset, length)) = claimed.take().or_else(|| self.claim()) {
+            was_last |= self.finish(copy(offset, length).err());
+        }
+        was_last
+    }
+
     /// Counts a claimed piece as copied, or as failed with the errno `error`. Returns true if it
     /// was the last one.
     pub fn finish(&self, error: Option<i32>) -> bool {
@@ -154,6 +201,68 @@ impl Shares<'_> {
         // With another tag, the errno belongs to another message.
         let is_ours = tag_of(self.pieces.copied.load(Relaxed)) == self.tag;
         Some(if is_ours { error } else { 0 })
+    }
+}
+
+/// A buffer that its owner exposes for one message at a time, and the progress of that message.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Exposed {
+    pieces: Pieces,
+    /// Address of the buffer.
+    to: AtomicU64,
+    /// Bytes that are copied.
+    bytes: AtomicU64,
+    /// Offset of these bytes in the sender's data.
+    from: AtomicU64,
+}
+
+/// A message that a second copier may copy into an exposed buffer.
+#[derive(Debug, Clone, Copy)]
+pub struct Helped<'a> {
+    /// Address of the owner's buffer.
+    pub to: u64,
+    /// Bytes that are copied.
+    pub bytes: u64,
+    /// Offset of these bytes in the sender's data.
+    pub from: u64,
+    /// The pieces.
+    pub shares: Shares<'a>,
+}
+
+impl Exposed {
+    /// Exposes `bytes` bytes at address `to`, for the sender's data from offset `from` on. Returns
+    /// the tag, which is not 0. Only the owner calls this, when no copier can be copying.
+    ///
+    /// # Panics
+    /// Panics if `bytes` exceeds [`BYTES_MAX`].
+    pub fn expose(&self, to: u64, bytes: u64, from: u64) -> (u32, Shares<'_>) {
+        let Pieces { claimed, copied, error } = &self.pieces;
+        error.store(0, Relaxed);
+        let tag = expose(claimed, copied, self.words(), [to, bytes, from]);
+        (tag, self.pieces.of(tag, bytes))
+    }
+
+    /// Returns the tag of the message for which the buffer is, or was, exposed.
+    pub fn tag(&self) -> u32 {
+        tag_of(self.pieces.claimed.load(Acquire))
+    }
+
+    /// Returns message `tag`, which the owner has begun. If it is over, no piece of it is left, and
+    /// the addresses may be of another one. `None` if the length is invalid.
+    pub fn helped(&self, tag: u32) -> Option<Helped<'_>> {
+        let [to, bytes, from] = exposed(self.words());
+        let shares = Shares { pieces: &self.pieces, tag, bytes };
+        (bytes <= BYTES_MAX).then_some(Helped { to, bytes, from, shares })
+    }
+
+    /// Returns the word on which the owner sleeps until all pieces are copied.
+    pub fn futex(&self) -> &AtomicU32 {
+        futex::low_half(&self.pieces.copied)
+    }
+
+    fn words(&self) -> [&AtomicU64; 3] {
+        [&self.to, &self.bytes, &self.from]
     }
 }
 

@@ -1,4 +1,5 @@
-//! Pieces under loom: two copiers of one message, and one that is late.
+//! Pieces under loom: two copiers of one message, and one that is late. The destination may be known
+//! to both, or be exposed by one of them.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-sync --test pieces_model --release`.
 #![cfg(loom)]
@@ -8,9 +9,10 @@ mod model;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
+use loom::sync::atomic::Ordering::{Acquire, Release};
 use loom::thread;
 use model::{Wide, model};
-use sync::pieces::{begin, claim, finish, is_finished};
+use sync::pieces::{begin, claim, expose, exposed, finish, is_finished};
 
 const PIECES: u32 = 2;
 
@@ -82,5 +84,66 @@ fn a_late_copier_finds_no_piece_of_the_next_message() {
         model.copy(2);
         model.check(2, 2);
         let _ = late.join().unwrap();
+    });
+}
+
+/// An owner that exposes one buffer after the other, of one piece and of two.
+struct Exposing {
+    claimed: Wide,
+    copied: Wide,
+    /// The buffer, and its number of pieces.
+    words: [Wide; 2],
+    told: AtomicU64,
+    buffers: [[UnsafeCell<u32>; 2]; 2],
+}
+
+impl Exposing {
+    fn words(&self) -> [&Wide; 2] {
+        [&self.words[0], &self.words[1]]
+    }
+
+    fn copy(&self, tag: u32, [buffer, pieces]: [u64; 2]) {
+        while let Some(piece) = claim(&self.claimed, tag, pieces as u32) {
+            let piece = &self.buffers[buffer as usize][piece as usize];
+            // SAFETY: loom checks that no other thread uses this piece.
+            piece.with_mut(|piece| unsafe { *piece += 1 });
+            finish(&self.copied, tag, pieces as u32);
+        }
+    }
+}
+
+#[test]
+fn a_late_helper_writes_only_into_the_buffer_that_it_was_told_of() {
+    model(3, || {
+        let model = Arc::new(Exposing {
+            claimed: Wide(AtomicU64::new(0)),
+            copied: Wide(AtomicU64::new(0)),
+            words: std::array::from_fn(|_| Wide(AtomicU64::new(0))),
+            told: AtomicU64::new(0),
+            buffers: std::array::from_fn(|_| std::array::from_fn(|_| UnsafeCell::new(0))),
+        });
+        let helper = {
+            let model = model.clone();
+            thread::spawn(move || {
+                let tag = model.told.load(Acquire) as u32;
+                if tag != 0 {
+                    model.copy(tag, exposed(model.words()));
+                }
+            })
+        };
+        for values @ [buffer, pieces] in [[0, 1], [1, 2]] {
+            let tag = expose(&model.claimed, &model.copied, model.words(), values);
+            model.told.store(tag.into(), Release);
+            model.copy(tag, values);
+            while !is_finished(&model.copied, tag, pieces as u32) {
+                thread::yield_now();
+            }
+            for (number, piece) in model.buffers[buffer as usize].iter().enumerate() {
+                // SAFETY: loom checks that nobody writes into the owner's buffer any more.
+                let times = piece.with_mut(|piece| unsafe { std::mem::take(&mut *piece) });
+                assert_eq!(times, u32::from((number as u64) < pieces));
+            }
+        }
+        helper.join().unwrap();
     });
 }

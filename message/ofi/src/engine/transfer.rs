@@ -213,17 +213,15 @@ fn copy_pieces(
     (task, is_far): (Identity, bool),
     direction: Direction,
     shares: Shares<'_>,
-    mut claimed: Option<(u64, u64)>,
+    claimed: Option<(u64, u64)>,
     ours: u64,
     theirs: u64,
 ) -> bool {
-    let mut was_last = false;
-    while let Some((begin, length)) = claimed.take().or_else(|| shares.claim()) {
+    shares.copy(claimed, |begin, length| {
         let at = |address: u64| [Part { address: address + begin, length }];
-        let copied = copy::copy(here, task, is_far, direction, &at(ours), &at(theirs), length);
-        was_last |= shares.finish(copied.err().map(Errno::raw_os_error));
-    }
-    was_last
+        copy::copy(here, task, is_far, direction, &at(ours), &at(theirs), length)
+            .map_err(Errno::raw_os_error)
+    })
 }
 
 impl Unfinished {
