@@ -23,6 +23,7 @@ use crate::member::{Card, Hold, Life, Members, Membership};
 use crate::offer;
 use crate::outbox::{self, Meanwhile, Outbox};
 use crate::protocol::Protocol;
+use crate::together;
 use sync::ring::{Kind, LINE_SIZE, SendError};
 use sync::wait::{self, DOUBT};
 
@@ -237,9 +238,18 @@ impl Fcp2 {
         // The time of a slow copy: a sleep with its wake-up costs as much.
         let usual = Duration::from_nanos(2_000 + (bytes.len() as u64 / 4).min(1_000_000));
         let answered = |read| if read { Ok(()) } else { Err(Refused::OutOfReach) };
+        let mut has_helped = false;
         loop {
             let state = offer::futex(word).load(Ordering::Acquire);
             let read = wait::poll_for(usual, || {
+                if !has_helped && offer::is_shared(word, number) {
+                    let tag = members.exposed(receiver.index).tag();
+                    // The tag is of this offer if the receiver has not answered yet.
+                    if offer::is_shared(word, number) {
+                        together::help(members, receiver, tag, &[bytes]);
+                    }
+                    has_helped = true;
+                }
                 meanwhile.take_all();
                 offer::answered(word, number)
             });

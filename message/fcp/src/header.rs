@@ -11,7 +11,7 @@ use crate::memory::PAGE_SIZE;
 use sync::word::Word64;
 
 /// "nagayaW" and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"nagayaW\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"nagayaW\x03");
 
 /// The layout of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

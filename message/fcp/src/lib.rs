@@ -12,7 +12,8 @@
 //! A large message need not go through a ring. `lend` manages memory that the sender lends with the
 //! message, and `loan` is the receiver's side. A `slot` names the borrower, and `allocate` finds
 //! the block. A loan in `advance` is made before the data is written (`line`). An `offer` is copied
-//! directly from the sender's memory (`remote`).
+//! directly from the sender's memory (`remote`). Between tasks of one space, both sides copy
+//! `together`.
 //!
 //! `mail` sends and receives messages of any length: `parts` reassembles them, `faster` chooses the
 //! route. The `bell` ends a wait.
@@ -53,4 +54,5 @@ pub mod protocol;
 mod remote;
 mod ring_end;
 pub mod slot;
+mod together;
 pub mod window;

@@ -10,32 +10,34 @@
 //! or executes a program, only the parent's PID tells of its death, and its entry is not taken
 //! over.
 
+use std::ops::Deref;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use std::sync::atomic::{AtomicU64, compiler_fence, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, compiler_fence, fence};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
+use sync::pieces::Exposed;
 
 use crate::barrier;
 use crate::error::WindowError;
 use crate::hold::{self, Peer, Phase, State};
 use crate::ofd;
 use crate::slot;
-use crate::window::{ENTRY_SIZE, MEMBERS_MAX, Window};
+use crate::window::{EXPOSED, MEMBERS_MAX, Window};
 
 /// Words of an entry: first its state and the member's description; then, in a cache line of their
 /// own, the member's holds. The first hold is a port's. The others are for threads: more threads
-/// than holds wait for each other.
+/// than holds wait for each other. Behind them is the buffer that the member exposes (`together`).
 const STATE: usize = 0;
 const ID_AND_GROUP: usize = 1;
 const PID: usize = 2;
 const PID_NAMESPACE: usize = 3;
 const BUFFER: usize = 4;
 const OFFER: usize = 5;
-const HOLDS: std::ops::Range<usize> = 8..ENTRY_SIZE / size_of::<u64>();
+const HOLDS: std::ops::Range<usize> = 8..EXPOSED / size_of::<u64>();
 
 /// Flag beside the PID: the member holds without a fence.
 const UNFENCED: u64 = 1 << 32;
@@ -225,7 +227,8 @@ impl Members {
                     Taken::Ours(generation) => {
                         let peer = Peer { index, generation };
                         let pid = std::process::id();
-                        return Ok(Membership { members: self.clone(), peer, lock, pid, unfenced });
+                        let (members, exposes) = (self.clone(), AtomicBool::new(false));
+                        return Ok(Membership { members, peer, lock, pid, unfenced, exposes });
                     }
                     Taken::Held => held = true,
                     Taken::Lent(borrower) if wanted.len() == 1 => {
@@ -378,6 +381,11 @@ impl Members {
         self.window.entry_word(index, OFFER)
     }
 
+    /// Returns the buffer that the member in entry `index` exposes (`together`).
+    pub(crate) fn exposed(&self, index: u16) -> &Exposed {
+        self.window.exposed(index)
+    }
+
     /// Returns the PID of the member in entry `index`, if it is of this PID namespace.
     pub fn pid(&self, index: u16) -> Option<u32> {
         let entry = self.entry(index)?;
@@ -423,6 +431,8 @@ pub struct Membership {
     pid: u32,
     /// The new owners of entries make the fence between a hold and the load of the state.
     unfenced: bool,
+    /// A thread uses the entry's exposed buffer.
+    exposes: AtomicBool,
 }
 
 impl Membership {
@@ -457,6 +467,13 @@ impl Membership {
         }
     }
 
+    /// Returns this member's exposed buffer. `None` if another thread uses it, and in a forked
+    /// child.
+    pub(crate) fn expose(&self) -> Option<Exposing<'_>> {
+        let is_free = self.pid == std::process::id() && !self.exposes.swap(true, Acquire);
+        is_free.then_some(Exposing(self))
+    }
+
     /// Holds `peer` as [`Membership::hold`] does, at less cost. Only one such hold may exist at a
     /// time, in all threads: a port's.
     #[inline]
@@ -485,6 +502,23 @@ impl Drop for Membership {
         state.store(left.word(), Release);
         // Explicitly, because a forked child may share the description.
         ofd::unlock(self.lock.as_fd(), ofd::MEMBERS + i64::from(self.peer.index), 1);
+    }
+}
+
+/// The exposed buffer of this member, which one thread uses at a time.
+#[derive(Debug)]
+pub(crate) struct Exposing<'a>(&'a Membership);
+
+impl Deref for Exposing<'_> {
+    type Target = Exposed;
+    fn deref(&self) -> &Exposed {
+        self.0.members.exposed(self.0.peer.index)
+    }
+}
+
+impl Drop for Exposing<'_> {
+    fn drop(&mut self) {
+        self.0.exposes.store(false, Release);
     }
 }
 

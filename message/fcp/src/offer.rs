@@ -5,15 +5,16 @@
 //! which holds the offer's number and state:
 //!
 //! ```text
-//! none ─offer→ open ─accept→ reading ─answer→ done │ unreadable
+//! none ─offer→ open ─accept, share→ reading │ shared ─answer→ done │ unreadable
 //!                └─withdraw→ none
 //! ```
 //! Either the sender withdraws the offer or the receiver reads, never both. If the sender dies, the
 //! receiver notices it after its copy, and has no message. If the receiver dies, the sender notices
 //! that.
 //!
-//! Between tasks of one space, Nagaya's gate makes `process_vm_readv` one copy in user space;
-//! between ordinary processes, the kernel copies. If the receiver may not read the sender's memory,
+//! Between tasks of one space, Nagaya's gate makes `process_vm_readv` one copy in user space, and
+//! the sender copies, too, if the receiver shares a long message with it (`together`). Between
+//! ordinary processes, the kernel copies. If the receiver may not read the sender's memory,
 //! it answers so, and the sender sends parts.
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use rustix::io::Errno;
 
 use crate::member::{Entry, Life, Membership};
 use crate::remote;
+use crate::together;
 use sync::futex;
 use sync::word::Word64;
 
@@ -31,6 +33,7 @@ const OPEN: u64 = 1;
 const READING: u64 = 2;
 const DONE: u64 = 3;
 const UNREADABLE: u64 = 4;
+const SHARED: u64 = 5;
 /// Bits of the state in the word. The offer's number is above them.
 const STATE_BITS: u32 = 4;
 /// Bits of the count in an offer's number. The sender's generation is above them.
@@ -60,11 +63,26 @@ pub fn accept<W: Word64>(word: &W, number: u64) -> bool {
     word.compare_exchange(word_of(number, OPEN), word_of(number, READING)).is_ok()
 }
 
-/// Answers the offer: `done` if the receiver has read the bytes.
+/// Accepts the offer: the receiver has exposed its buffer, and both copy. Returns false if it was
+/// withdrawn.
+pub fn share<W: Word64>(word: &W, number: u64) -> bool {
+    word.compare_exchange(word_of(number, OPEN), word_of(number, SHARED)).is_ok()
+}
+
+/// Returns true if the receiver has exposed its buffer for this offer, and has not answered.
+pub fn is_shared<W: Word64>(word: &W, number: u64) -> bool {
+    word.load(Acquire) == word_of(number, SHARED)
+}
+
+/// Answers the offer: `done` if the receiver has the bytes.
 pub fn answer<W: Word64>(word: &W, number: u64, done: bool) {
     let state = if done { DONE } else { UNREADABLE };
-    // The word has changed only if the sender has left its entry.
-    let _ = word.compare_exchange(word_of(number, READING), word_of(number, state));
+    // The word has other states only if the sender has left its entry.
+    for from in [READING, SHARED] {
+        if word.compare_exchange(word_of(number, from), word_of(number, state)).is_ok() {
+            return;
+        }
+    }
 }
 
 /// Returns the answer, if there is one.
@@ -147,20 +165,24 @@ impl Offer {
     /// Copies the message, as much of it as `to` holds.
     pub fn pull(self, to: &mut [u8]) -> Result<(), Lost> {
         let members = self.membership.members();
-        let word = members.offer(self.terms.sender);
-        if !accept(word, self.terms.number) {
-            return Err(Lost::Withdrawn);
-        }
+        let (word, number) = (members.offer(self.terms.sender), self.terms.number);
         let length = to.len().min(self.length());
-        let read = match members.shares_pids_with(self.terms.sender) {
-            true => remote::read(self.entry.pid, self.terms.address as usize, &mut to[..length]),
-            false => Err(Errno::PERM),
+        let to = &mut to[..length];
+        let read = |at: usize, to: &mut [u8]| {
+            remote::read(self.entry.pid, (self.terms.address as usize).wrapping_add(at), to)
+        };
+        let tell = |_| share(word, number);
+        let read = match together::pull(&self.membership, self.entry, 0, to, tell, read) {
+            Some(read) => read,
+            None if !accept(word, number) => return Err(Lost::Withdrawn),
+            None if members.shares_pids_with(self.terms.sender) => read(0, to),
+            None => Err(Errno::PERM),
         };
         // The PID may name another process by now. It was the sender's if the sender still lives.
         if members.life(self.entry.peer) == Life::Gone {
             return Err(Lost::Withdrawn);
         }
-        answer(word, self.terms.number, read.is_ok());
+        answer(word, number, read.is_ok());
         futex::wake(futex(word));
         read.map_err(|_| Lost::Unreadable)
     }

@@ -28,12 +28,16 @@ use crate::mapping::Mapping;
 use crate::memory::{Kind, Memory, PAGE_SIZE};
 use crate::ofd;
 use sync::mapped::{Mapped, size_of_ring};
+use sync::pieces::Exposed;
 use sync::ring::{LINE_SIZE, LINES_MAX};
 
 /// Bytes of the header.
 const HEADER_SIZE: usize = PAGE_SIZE;
-/// Bytes of an entry of the member table: two cache lines.
-pub const ENTRY_SIZE: usize = 2 * LINE_SIZE;
+/// Bytes of an entry of the member table: three cache lines.
+pub const ENTRY_SIZE: usize = 3 * LINE_SIZE;
+/// Offset of the member's exposed buffer in its entry, in bytes.
+pub(crate) const EXPOSED: usize = 2 * LINE_SIZE;
+const _: () = assert!(EXPOSED + size_of::<Exposed>() <= ENTRY_SIZE);
 /// Largest number of members of a window.
 pub const MEMBERS_MAX: u16 = 4096;
 /// Least number of bytes that a member can lend.
@@ -318,6 +322,17 @@ impl Window {
     pub(crate) fn entry_word(&self, index: u16, word: usize) -> &AtomicU64 {
         assert!(index < self.plan.members && word < ENTRY_SIZE / size_of::<u64>());
         self.mapping.word64(HEADER_SIZE + usize::from(index) * ENTRY_SIZE + word * size_of::<u64>())
+    }
+
+    /// Returns the exposed buffer of a member's entry.
+    pub(crate) fn exposed(&self, index: u16) -> &Exposed {
+        assert!(index < self.plan.members, "no entry {index}");
+        let at = HEADER_SIZE + usize::from(index) * ENTRY_SIZE + EXPOSED;
+        let exposed = self.mapping.address(at, size_of::<Exposed>()).cast::<Exposed>();
+        debug_assert!(exposed.is_aligned());
+        // SAFETY: `address` has checked the bounds. The mapping is page-aligned, and the offset a
+        // multiple of 64. All fields are atomics, for which any bytes are valid.
+        unsafe { exposed.as_ref() }
     }
 
     /// Makes the receive buffer of member `index` empty.

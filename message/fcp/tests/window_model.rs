@@ -4,7 +4,7 @@
 //! Run with `make model`.
 #![cfg(loom)]
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
 use fcp::header::{Agreed, Header, Plan};
 use fcp::hold::{self, Peer, Phase, State};
@@ -14,6 +14,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, fence};
 use loom::thread;
+use sync::pieces;
+use sync::word::Word64;
 
 #[path = "../../../sync/tests/model/mod.rs"]
 mod model;
@@ -170,6 +172,58 @@ fn an_offer_is_read_or_withdrawn_never_both() {
         }
         // SAFETY: as above.
         bytes.with_mut(|cell| unsafe { *cell = 0 });
+        receiver.join().unwrap();
+    });
+}
+
+/// The receiver shares an offer, and the sender copies, too. The sender leaves when it has the
+/// answer, and the receiver has the answer's bytes.
+#[test]
+fn a_shared_offer_is_copied_by_both_and_withdrawn_by_none() {
+    model(3, || {
+        let word = Arc::new(wide(0));
+        let pieces = Arc::new((wide(0), wide(0)));
+        let bytes = Arc::new([UnsafeCell::new(0u64), UnsafeCell::new(0)]);
+        let copy = |pieces: &(Wide, Wide), bytes: &[UnsafeCell<u64>; 2], tag| {
+            while let Some(piece) = pieces::claim(&pieces.0, tag, 2) {
+                // SAFETY: loom checks that nobody else is here.
+                bytes[piece as usize].with_mut(|cell| unsafe { *cell = 7 });
+                pieces::finish(&pieces.1, tag, 2);
+            }
+        };
+        let receiver = {
+            let (word, pieces, bytes) = (word.clone(), pieces.clone(), bytes.clone());
+            thread::spawn(move || {
+                let tag = pieces::expose(&pieces.0, &pieces.1, [], []);
+                if !offer::share(&*word, 7) {
+                    return;
+                }
+                copy(&pieces, &bytes, tag);
+                while !pieces::is_finished(&pieces.1, tag, 2) {
+                    thread::yield_now();
+                }
+                offer::answer(&*word, 7, true);
+                for cell in &*bytes {
+                    // SAFETY: as above.
+                    assert_eq!(
+                        cell.with_mut(|cell| unsafe { std::mem::replace(&mut *cell, 1) }),
+                        7
+                    );
+                }
+            })
+        };
+        offer::offer(&*word, 7);
+        if offer::is_shared(&*word, 7) {
+            let tag = (pieces.0.load(Acquire) >> 32) as u32;
+            if offer::is_shared(&*word, 7) {
+                copy(&pieces, &bytes, tag);
+            }
+        }
+        if offer::answered(&*word, 7).is_none() && !offer::withdraw(&*word, 7) {
+            while offer::answered(&*word, 7).is_none() {
+                thread::yield_now();
+            }
+        }
         receiver.join().unwrap();
     });
 }
