@@ -172,7 +172,7 @@ fn memory_of_job(
         let mut counted = descendants(launcher.id());
         match mode {
             // All tasks and their parent, the node server, are one address space.
-            Mode::Space | Mode::Provider => {
+            Mode::Space | Mode::Provider | Mode::Exec => {
                 counted.retain(|pid| !pids.contains(pid) && Some(*pid) != parent(pids[0]));
                 counted.insert(pids[0]);
             }

@@ -12,7 +12,7 @@ pub enum Mode {
     /// Single copy by the kernel (process_vm_readv) above the library's threshold: the default of
     /// most MPIs
     Cma,
-    /// As `cma`, under `nagaya exec`
+    /// As `cma`, under `nagaya exec`, by the MPI's own calls
     Space,
     /// No MPI: one copy of data in the other core's cache, by the best loop of `copy`
     Limit,
@@ -22,6 +22,8 @@ pub enum Mode {
     Protected,
     /// As `space`, with `--protect=all`
     ProtectedAll,
+    /// The default settings, under `nagaya exec` without options
+    Exec,
 }
 
 impl Mode {
@@ -36,7 +38,7 @@ impl Mode {
 
     /// Returns true if ranks run under `nagaya exec`.
     pub fn is_in_space(self) -> bool {
-        matches!(self, Mode::Space | Mode::Provider) || self.protection().is_some()
+        matches!(self, Mode::Space | Mode::Provider | Mode::Exec) || self.protection().is_some()
     }
 
     /// Returns its name in tables and figures.
@@ -50,6 +52,7 @@ impl Mode {
             Mode::Provider => "provider",
             Mode::Protected => "protected",
             Mode::ProtectedAll => "protected-all",
+            Mode::Exec => "exec",
         }
     }
 
@@ -67,11 +70,12 @@ impl Mode {
             Mode::Eager => "shared memory, eager",
             Mode::Rendezvous => "shared memory, rendezvous",
             Mode::Cma => "single copy by the kernel (CMA)",
-            Mode::Space => "one space (nagaya exec)",
+            Mode::Space => "one space, by the MPI's calls",
             Mode::Limit => "limit: one copy",
             Mode::Provider => "one space, by libfabric",
             Mode::Protected => "one space, --protect=writes",
             Mode::ProtectedAll => "one space, --protect=all",
+            Mode::Exec => "nagaya exec",
         }
     }
 }

@@ -66,7 +66,7 @@ impl Counted {
             Mode::Eager | Mode::Rendezvous => self.by_kernel.is_some_and(|n| n <= PROBES_MAX),
             Mode::Cma => self.by_kernel.is_some_and(|n| n >= self.messages),
             // The last output of ps may be older than the last message.
-            Mode::Space | Mode::Protected => {
+            Mode::Space | Mode::Protected | Mode::Exec => {
                 self.in_space >= self.messages / 4 && self.in_space > PROBES_MAX
             }
             // The MPI may use only this provider.
@@ -129,7 +129,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
 fn count(mpi: Mpi, mode: Mode, nagaya: &Nagaya, out: &Path) -> Result<Option<Counted>, Failure> {
     let program = programs::compile_with_mpi("pingpong", mpi, out)?;
     match mode {
-        Mode::Space | Mode::Protected => count_in_space(mpi, mode, nagaya, &program),
+        Mode::Space | Mode::Protected | Mode::Exec => count_in_space(mpi, mode, nagaya, &program),
         Mode::Provider | Mode::ProtectedAll => Ok(None),
         _ => count_by_kernel(mpi, mode, nagaya, &program, out),
     }

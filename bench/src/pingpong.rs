@@ -168,7 +168,7 @@ impl<'a> Runner<'a> {
     /// Runs NetPIPE, if selected, and keeps the selected sizes.
     fn netpipe(&self, mode: Mode) -> Result<Vec<Sample>, Failure> {
         let wanted = self.options.workload.contains(&Workload::NetPipe);
-        if !wanted || !matches!(mode, Mode::Cma | Mode::Space) {
+        if !wanted || !matches!(mode, Mode::Cma | Mode::Space | Mode::Exec) {
             return Ok(Vec::new());
         }
         let sizes = self.options.sizes();

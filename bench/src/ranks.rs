@@ -19,7 +19,7 @@ impl Mpi {
     ) -> Result<Command, Failure> {
         let mode = match side {
             Side::Plain => Mode::Cma,
-            Side::Nagaya => Mode::Space,
+            Side::Nagaya => Mode::Exec,
         };
         let command = self.ranks(2, mode, nagaya, program)?;
         command.ok_or_else(|| Failure::new(format!("{}: has no single copy", self.name())))
@@ -80,6 +80,9 @@ impl Mpi {
         }
         if mode.is_in_space() {
             command.arg(&nagaya.command).arg("exec");
+            if mode != Mode::Exec {
+                command.args(["--collectives", "mpi"]);
+            }
         }
         if let Some(protection) = mode.protection() {
             command.arg(format!("--protect={protection}"));

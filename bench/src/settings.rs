@@ -18,6 +18,7 @@ impl Mpi {
     pub fn settings(self, mode: Mode) -> Option<Settings> {
         Some(match (self, mode) {
             (_, Mode::Limit) => return None,
+            (_, Mode::Exec) => &[],
             (Mpi::Ompi4, Mode::Provider) => &[
                 ("OMPI_MCA_pml", "cm"),
                 ("OMPI_MCA_mtl", "ofi"),

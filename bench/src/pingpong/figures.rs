@@ -95,6 +95,7 @@ fn style_of_mode(mode: Mode) -> Style {
         Mode::Provider => Style { colour: COLOURS[4], kind: Kind::Solid },
         Mode::Protected => Style { colour: COLOURS[5], kind: Kind::Solid },
         Mode::ProtectedAll => Style { colour: COLOURS[6], kind: Kind::Solid },
+        Mode::Exec => Style { colour: COLOURS[0], kind: Kind::Dashed },
         Mode::Limit => GREY,
     }
 }

@@ -86,6 +86,7 @@ fn print_table(mpi: Mpi, workload: Workload, options: &Options, all: &[(usize, &
         (Mode::Provider, ["CMA/provider", "provider/limit"]),
         (Mode::Protected, ["CMA/protected", "protected/limit"]),
         (Mode::ProtectedAll, ["CMA/protected-all", "protected-all/limit"]),
+        (Mode::Exec, ["CMA/exec", "exec/limit"]),
     ];
     let ours: Vec<_> = ours.into_iter().filter(|(mode, _)| modes.contains(mode)).collect();
     for (_, [over, of_limit]) in &ours {

@@ -7,6 +7,8 @@
 use std::ffi::{c_char, c_int};
 
 use crate::abi::{Handle, SUCCESS};
+use crate::assist;
+use crate::both::both;
 use crate::buffer::{Elements, Failed};
 use crate::counts;
 use crate::exchange::Block;
@@ -36,26 +38,9 @@ fn rank_of(team: &Team, root: c_int) -> Option<usize> {
     usize::try_from(root).ok().filter(|&root| root < team.ranks)
 }
 
-/// Defines a function under both of its names.
-macro_rules! both {
-    ($name:ident $profiled:ident ($($argument:ident: $type:ty),* $(,)?) $body:block) => {
-        /// # Safety
-        /// The contract of the function in MPI's standard.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int $body
-
-        /// # Safety
-        /// The contract of the function in MPI's standard.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
-            // SAFETY: both names have the same contract.
-            unsafe { $name($($argument),*) }
-        }
-    };
-}
-
 both! { MPI_Init PMPI_Init (argc: *mut c_int, argv: *mut *mut *mut c_char) {
     registry::register();
+    assist::register();
     // SAFETY: MPI's function gets the arguments of its caller.
     unsafe { (mpi().init)(argc, argv) }
 } }
@@ -67,6 +52,7 @@ both! { MPI_Init_thread PMPI_Init_thread (
     provided: *mut c_int,
 ) {
     registry::register();
+    assist::register();
     // SAFETY: MPI's function gets the arguments of its caller.
     unsafe { (mpi().init_thread)(argc, argv, required, provided) }
 } }

@@ -18,9 +18,12 @@
 //! | `outbox`, `wait`, `team` | publication of data, waiting, the ranks of a communicator |
 //! | `buffer`, `kernel` | data as contiguous bytes, loops of reductions |
 //! | `spread`, `reduce`, `exchange` | the operations |
-//! | `calls` | the exported functions |
+//! | `assist`, `speeds`, `messages` | both processors copy large messages, if that is faster |
+//! | `calls`, `both` | the exported functions, and their two names |
 
 mod abi;
+mod assist;
+mod both;
 mod buffer;
 mod calls;
 mod counts;
@@ -28,10 +31,12 @@ mod elf;
 mod exchange;
 mod kernel;
 mod library;
+mod messages;
 mod mpi;
 mod outbox;
 mod reduce;
 mod registry;
+mod speeds;
 mod spread;
 mod team;
 mod types;

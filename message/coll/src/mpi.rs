@@ -68,6 +68,12 @@ pub struct Mpi {
     pub grequest_start:
         unsafe extern "C" fn(Query, Free, Cancel, *mut c_void, *mut Handle) -> c_int,
     pub test: unsafe extern "C" fn(*mut Handle, *mut c_int, *mut c_void) -> c_int,
+    pub get_status: unsafe extern "C" fn(Handle, *mut c_int, *mut c_void) -> c_int,
+    pub wait: unsafe extern "C" fn(*mut Handle, *mut c_void) -> c_int,
+    pub waitall: unsafe extern "C" fn(c_int, *mut Handle, *mut c_void) -> c_int,
+    pub send: unsafe extern "C" fn(*const u8, c_int, Handle, c_int, c_int, Handle) -> c_int,
+    pub isend:
+        unsafe extern "C" fn(*const u8, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int,
 }
 
 /// Returns the MPI that the program uses.
@@ -125,6 +131,11 @@ impl Mpi {
                 unpack: library.function("PMPI_Unpack"),
                 grequest_start: library.function("PMPI_Grequest_start"),
                 test: library.function("PMPI_Test"),
+                get_status: library.function("PMPI_Request_get_status"),
+                wait: library.function("PMPI_Wait"),
+                waitall: library.function("PMPI_Waitall"),
+                send: library.function("PMPI_Send"),
+                isend: library.function("PMPI_Isend"),
             }
         }
     }

@@ -24,7 +24,6 @@ use std::ffi::CStr;
 use libc::{Elf64_Sym, PF_X, PROT_READ, PROT_WRITE};
 use object::elf::{STB_GLOBAL, STT_GNU_IFUNC};
 
-use crate::calls;
 use crate::elf::{self, Object};
 
 /// The type and binding of a symbol that is an indirect function, bound globally.
@@ -77,7 +76,7 @@ macro_rules! names {
         const OWN: &CStr = terminated(concat!(stringify!($name), "\0"));
         const MPIS: &CStr = terminated(concat!(stringify!($profiled), "\0"));
         extern "C" fn resolve() -> usize {
-            resolved(OWN, MPIS, calls::$name as *const () as usize)
+            resolved(OWN, MPIS, all::$name as *const () as usize)
         }
         Name { own: OWN, mpis: MPIS, resolve }
     }};
@@ -91,13 +90,19 @@ const fn terminated(name: &'static str) -> &'static CStr {
 }
 
 /// All functions that the library exports.
-static NAMES: [Name; 26] = names! {
+static NAMES: [Name; 34] = names! {
     MPI_Init PMPI_Init, MPI_Init_thread PMPI_Init_thread, MPI_Barrier PMPI_Barrier,
     MPI_Bcast PMPI_Bcast, MPI_Reduce PMPI_Reduce, MPI_Allreduce PMPI_Allreduce,
     MPI_Allgather PMPI_Allgather, MPI_Alltoall PMPI_Alltoall,
     MPI_Bcast_c PMPI_Bcast_c, MPI_Reduce_c PMPI_Reduce_c, MPI_Allreduce_c PMPI_Allreduce_c,
     MPI_Allgather_c PMPI_Allgather_c, MPI_Alltoall_c PMPI_Alltoall_c,
+    MPI_Send PMPI_Send, MPI_Isend PMPI_Isend, MPI_Wait PMPI_Wait, MPI_Waitall PMPI_Waitall,
 };
+
+mod all {
+    pub use crate::calls::*;
+    pub use crate::messages::*;
+}
 
 fn is_own(object: &Object) -> bool {
     object.segment(&raw const LOADED as usize).is_some()

@@ -117,7 +117,8 @@ pub fn prepare(mpi: &Mpi) {
 /// The time-stamp counter at the last call of `progress`.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-fn ticks() -> u64 {
+/// Returns the time-stamp counter.
+pub fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the time-stamp counter.
     unsafe { core::arch::x86_64::_rdtsc() }
 }

@@ -9,6 +9,7 @@ mod applications;
 mod coll;
 mod copies;
 mod ends;
+mod halves;
 mod jobs;
 mod matrix;
 mod nodes;
@@ -96,6 +97,16 @@ macro_rules! cells {
             #[test]
             fn a_rank_killed_in_an_operation_in_place() {
                 coll::a_rank_is_killed($mpi);
+            }
+
+            #[test]
+            fn messages_in_halves_are_whole() {
+                halves::are_whole($mpi);
+            }
+
+            #[test]
+            fn a_rank_killed_while_both_copy() {
+                halves::end_with_a_killed_rank($mpi);
             }
 
             #[test]

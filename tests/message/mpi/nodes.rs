@@ -69,7 +69,8 @@ pub fn out_of_reach(mpi: Mpi) {
     let line = "it is not in this space";
     let said = |job: &Running| [job.stdout(), job.stderr()].iter().any(|it| it.contains(line));
     wait_until("our line is there", nagaya_tests::TIME_LIMIT, || said(&job) || !job.is_running());
-    assert!(said(&job), "{}", job.stderr());
+    // The last output of a launcher that has ended may still be on its way.
+    wait_until("our line is there", Duration::from_secs(5), || said(&job));
     fails(job, &remains);
 }
 
