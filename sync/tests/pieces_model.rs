@@ -1,5 +1,5 @@
-//! Pieces under loom: two copiers of one message, and one that is late. The destination may be known
-//! to both, or be exposed by one of them.
+//! Pieces under loom: two copiers of one message, and one that is late. The destination may be
+//! known to both, or be exposed by one of them.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-sync --test pieces_model --release`.
 #![cfg(loom)]

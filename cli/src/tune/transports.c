@@ -3,7 +3,8 @@
  * two ranks. The buffers are freshly written where that is a part of a program's work: from 4 KiB.
  *
  * usage: transports WAY SIZE...
- * With the WAY provider, Nagaya's provider must be loaded. For each size rank 0 prints "SIZE ONE-WAY STREAM": medians in microseconds for a message. */
+ * With the WAY provider, Nagaya's provider must be loaded. For each size rank 0 prints
+ * "SIZE ONE-WAY STREAM": medians in microseconds for a message. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

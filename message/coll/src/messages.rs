@@ -33,7 +33,7 @@ const VAIN_MAX: usize = 16;
 /// own waits are cheaper: some MPIs do not read by process_vm_readv(2), and where the processors
 /// are near, one is faster.
 fn is_promising() -> bool {
-    VAIN.load(Relaxed) < VAIN_MAX || SKIPPED.fetch_add(1, Relaxed) % VAIN_MAX == 0
+    VAIN.load(Relaxed) < VAIN_MAX || SKIPPED.fetch_add(1, Relaxed).is_multiple_of(VAIN_MAX)
 }
 
 /// Returns true if a message is large enough for two copiers, and that may pay.

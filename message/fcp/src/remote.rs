@@ -1,5 +1,5 @@
-//! Reads and writes another process's memory. Between tasks of one space, Nagaya's gate copies in user space;
-//! between ordinary processes, the kernel copies.
+//! Reads and writes another process's memory. Between tasks of one space, Nagaya's gate copies in
+//! user space; between ordinary processes, the kernel copies.
 
 use rustix::io::Errno;
 
@@ -22,8 +22,8 @@ pub(crate) fn write(pid: u32, address: usize, from: &[u8]) -> Result<(), Errno> 
     transfer(address, from.len(), |done, there| {
         let rest = &from[done..];
         let here = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
-        // SAFETY: the call only reads `rest`. `together` has checked that the address is of a buffer
-        // that its owner exposes, and the call reports a bad one as an error.
+        // SAFETY: the call only reads `rest`. `together` has checked that the address is of a
+        // buffer that its owner exposes, and the call reports a bad one as an error.
         unsafe { libc::process_vm_writev(pid as libc::pid_t, &here, 1, there, 1, 0) }
     })
 }

@@ -8,35 +8,7 @@ use nagaya_server::Failure;
 
 use crate::launched::{Kind, Launched, processors};
 use crate::measured;
-
-/// How messages between ranks of a node travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// Nagaya chooses.
-    Auto,
-    /// The MPI's shared memory, whose single copies are made in user space.
-    Copy,
-    /// Nagaya's libfabric provider.
-    Provider,
-}
-
-impl Transport {
-    const ALL: [Self; 3] = [Transport::Auto, Transport::Copy, Transport::Provider];
-
-    /// Returns the name in options and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Transport::Auto => "auto",
-            Transport::Copy => "copy",
-            Transport::Provider => "provider",
-        }
-    }
-
-    /// Returns the transport of that name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name() == text)
-    }
-}
+pub use crate::transport::Transport;
 
 /// Who executes the collective operations of a node's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

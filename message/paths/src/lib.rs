@@ -5,8 +5,10 @@
 //! |---|---|
 //! | [`launched`] | the MPI and the shape of a job, from its launcher's environment |
 //! | [`measured`] | the faster transports, as `nagaya tune --mpi` has measured them |
+//! | [`transport`] | the transports |
 //! | [`choice`] | the choice, and the settings that make the MPI follow it |
 
 pub mod choice;
 pub mod launched;
 pub mod measured;
+pub mod transport;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use pvas::copy_plan;
 
-use crate::choice::Transport;
 use crate::launched::Kind;
+use crate::transport::Transport;
 
 const HEAD: &str = "# nagaya tune --mpi: processor, MPI, directory of its launcher, transport\n";
 

@@ -77,16 +77,10 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         unblock_signals(exec.sigmask);
         Ok(Outcome::Refused(failure))
     };
-    let mut environment = inherit::environment();
-    for (name, value) in &exec.settings {
-        let setting = [name.as_bytes(), b"=", value.as_bytes()].concat();
-        environment.retain(|entry| !entry.starts_with(&setting[..=name.len()]));
-        environment.push(setting);
-    }
     let start = Request::Start(Box::new(Start {
         path: exec.path.as_os_str().as_bytes().to_vec(),
         arguments: exec.arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),
-        environment,
+        environment: environment_with(&exec.settings),
         fds: numbers,
         expected_tasks: exec.job.expected_tasks,
         id: exec.id,
@@ -142,6 +136,17 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     stand_for(&job.name, &mut connection, &signals, in_group).ok_or_else(|| {
         Failure::ours(format!("the node server of job {} is gone, and task {id} with it", job.name))
     })
+}
+
+/// Returns the environment of this process with these variables.
+fn environment_with(settings: &[(&str, OsString)]) -> Vec<Vec<u8>> {
+    let mut environment = inherit::environment();
+    for (name, value) in settings {
+        let setting = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        environment.retain(|entry| !entry.starts_with(&setting[..=name.len()]));
+        environment.push(setting);
+    }
+    environment
 }
 
 /// A started task, as its server reported it.
