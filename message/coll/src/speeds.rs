@@ -2,8 +2,9 @@
 //!
 //! It depends on the distance between the two processors. If they are far apart, one processor
 //! reads fresh data of the other slowly, and two copiers gain most. If they share a cache, one is
-//! as fast, up to some size. The distance changes when the kernel moves a rank. So each rank measures
-//! its own copies, and tries the slower way again now and then, at most once in 128 copies.
+//! as fast, up to some size. The distance changes when the kernel moves a rank. So each rank
+//! measures its own copies, and tries the slower way again now and then, at most once in 128
+//! copies.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
