@@ -13,6 +13,9 @@
 //! lender pauses for a short time while the borrower copies, so that not both do the work. If the
 //! borrower returns the loan, the lender stops.
 //!
+//! Between tasks of one space, a borrower that reads much at once exposes its buffer, and the lender
+//! copies pieces into it before it goes on (`together`).
+//!
 //! If the lender dies, the borrower copies the rest from the lender's memory if that still exists.
 //! Otherwise the message is lost.
 
@@ -20,12 +23,18 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::fence;
+
+use rustix::io::Errno;
 
 use crate::error::Lost;
+use crate::hold::Peer;
 use crate::lend::Lendable;
 use crate::line::{self, Line};
 use crate::loan::{Loan, Terms};
-use crate::member::{Entry, Life, Membership};
+use crate::member::{Entry, Life, Members, Membership};
+use crate::together;
 
 /// Bytes that are written before the lender announces them.
 const STRIDE: usize = 16 << 10;
@@ -145,6 +154,9 @@ impl Advance {
         // Many small pieces are read faster where the lender writes them one behind the other.
         let mut pulls = to.len().min(self.line.piece()) >= STRIDE;
         let pulled_once = pulls;
+        if pulls && self.pull_together(at, to, &reach) {
+            return Ok(());
+        }
         while !to.is_empty() {
             let written = self.line.written();
             let there = written.saturating_sub(at).min(to.len());
@@ -173,6 +185,31 @@ impl Advance {
             self.line.rest();
         }
         Ok(())
+    }
+
+    /// Copies bytes from `at` on out of the lender's memory, together with the lender. Returns false
+    /// if they may have changed, or were not copied.
+    fn pull_together(&self, at: usize, to: &mut [u8], reach: &impl Fn(u32) -> bool) -> bool {
+        let Some(lender) = self.lender.filter(|lender| reach(lender.pid)) else { return false };
+        if self.is_full() {
+            return false;
+        }
+        let tell = |tag| {
+            self.line.share(tag);
+            true
+        };
+        let read = |from: usize, to: &mut [u8]| {
+            let is_read = self.line.pull_piecewise(lender.pid, at + from, to);
+            is_read.then_some(()).ok_or(Errno::FAULT)
+        };
+        let pulled = together::pull(&self.membership, lender, at, to, tell, read);
+        // The copy is complete before `is_full` is loaded.
+        fence(SeqCst);
+        let is_valid = !self.is_full() && reach(lender.pid);
+        if pulled.is_some() {
+            self.line.rest();
+        }
+        pulled == Some(Ok(())) && is_valid
     }
 
     /// Copies bytes from `at` on out of the lender's memory. Returns their number, which may be 0.
@@ -208,9 +245,11 @@ impl<'a> Writing<'a> {
         &self.memory
     }
 
-    /// Writes all bytes. Stops if the loan with these terms is returned.
-    pub fn write(self, terms: Terms) {
+    /// Writes all bytes. Stops if the loan with these terms is returned. Helps `receiver` if that
+    /// copies them meanwhile.
+    pub fn write(self, terms: Terms, members: &Members, receiver: Peer) {
         let (to, mut at, mut announced) = (self.memory.address(), 0, 0);
+        let mut helped = None;
         for piece in self.pieces {
             for bytes in piece.chunks(STEP) {
                 // SAFETY: the block has room for all pieces (`size`). The borrower reads only bytes
@@ -219,6 +258,10 @@ impl<'a> Writing<'a> {
                     to.add(at).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len())
                 };
                 at += bytes.len();
+                if let Some(tag) = self.line.shared().filter(|tag| helped != Some(*tag)) {
+                    together::help(members, receiver, tag, self.pieces);
+                    helped = Some(tag);
+                }
                 self.line.pause();
                 if at - announced >= STRIDE && at < self.line.length() {
                     if !self.memory.is_lent(terms) {

@@ -178,7 +178,7 @@ impl Fcp2 {
         let sent = route.send(Kind::Lent, &parts, until, members, &mut self.inbox, meanwhile);
         drop(hold);
         match sent {
-            Ok(()) => writing.write(terms),
+            Ok(()) => writing.write(terms, members, route.peer),
             Err(_) => writing.memory().take_back(terms),
         }
         sent

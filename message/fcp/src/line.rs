@@ -97,9 +97,16 @@ impl Line {
         self.written() == self.length
     }
 
-    /// Announces that the borrower copies from the lender's memory, or has stopped.
-    fn set_reads(&self, reads: bool) {
-        self.word(READS).store(reads.into(), Release);
+    /// Announces that the borrower copies from the lender's memory, and has exposed its buffer with
+    /// this tag (`together`).
+    pub fn share(&self, tag: u32) {
+        self.word(READS).store(u64::from(tag) << 32 | 1, Release);
+    }
+
+    /// Returns the tag with which the borrower has exposed its buffer, if it has.
+    pub fn shared(&self) -> Option<u32> {
+        let tag = (self.word(READS).load(Acquire) >> 32) as u32;
+        (tag != 0).then_some(tag)
     }
 
     fn reads(&self) -> bool {
@@ -136,7 +143,7 @@ impl Line {
     /// their number, or 0 if they may have changed or cannot be read.
     pub fn pull(&self, pid: u32, at: usize, to: &mut [u8]) -> usize {
         let wanted = to.len().min(REACH);
-        self.set_reads(true); // until `rest`
+        self.word(READS).store(1, Release); // until `rest`
         let pulled = self.pull_piecewise(pid, at, &mut to[..wanted]);
         // The copy is complete before `is_full` is loaded.
         fence(SeqCst);
@@ -145,10 +152,12 @@ impl Line {
 
     /// Announces that the borrower has stopped copying: the lender need not pause.
     pub fn rest(&self) {
-        self.set_reads(false);
+        self.word(READS).store(0, Release);
     }
 
-    fn pull_piecewise(&self, pid: u32, at: usize, mut to: &mut [u8]) -> bool {
+    /// Copies bytes from `at` on out of the lender's memory, where they may change. Returns false if
+    /// they cannot be read.
+    pub fn pull_piecewise(&self, pid: u32, at: usize, mut to: &mut [u8]) -> bool {
         let mut begin = 0;
         for piece in 0..self.pieces {
             let word = |number| self.word(LINE / 8 + 2 * piece + number).load(Relaxed) as usize;
