@@ -141,7 +141,7 @@ impl Intake {
     pub fn take_far(&mut self, sender: Tid, head: &[u8], data: Vec<u8>, buffers: &mut Buffers) {
         let taken = match head.split_at_checked(SIZE) {
             // The head precedes the data in the payload.
-            None => self.take_whole(sender, data, buffers),
+            None => self.take_far_whole(sender, data, buffers),
             Some((envelope, table)) => Envelope::parse(envelope).and_then(|envelope| {
                 let message = in_block(&envelope, table, Arc::new(data), 0, buffers)?;
                 self.take_in_order(sender, &envelope, message, buffers)
@@ -149,6 +149,28 @@ impl Intake {
         };
         if taken.is_err() {
             self.dropped += 1;
+        }
+    }
+
+    /// Processes a complete message that arrived over the fabric, or a part of one.
+    fn take_far_whole(
+        &mut self,
+        sender: Tid,
+        data: Vec<u8>,
+        buffers: &mut Buffers,
+    ) -> Result<(), Error> {
+        let head = *data.first_chunk().ok_or(Error::BadMsg)?;
+        if What::of(&head)? != What::Part {
+            return self.take_whole(sender, data, buffers);
+        }
+        let part = Part::parse(&head);
+        if part.source as u32 != sender.0 {
+            return Err(Error::BadMsg);
+        }
+        let data = &data[SIZE..];
+        match self.parts.add(part, data.len(), |to| to.copy_from_slice(data)) {
+            Some(whole) => self.take_whole(sender, whole, buffers),
+            None => Ok(()),
         }
     }
 

@@ -22,6 +22,8 @@ use super::{Enrolled, Task};
 /// Smallest message in bytes for which a pipelined copy by sender and receiver is faster than two
 /// successive copies.
 const PIPELINED_BYTES_MIN: usize = 128 << 10;
+/// Largest part of a message to another host in bytes. A longer message goes in parts.
+const FAR_PART_BYTES: usize = 64 << 10;
 /// Most fragments of such a message that are sent without gathering them first.
 const PIECES: usize = 6;
 
@@ -204,7 +206,10 @@ impl Enrolled {
                 sent => return sent,
             }
         }
-        self.send_in_parts(message, to, &head, |own, pieces| own.send_waiting(to, pieces, buffers))
+        let part_size = self.part_size;
+        self.send_in_parts(message, to, &head, part_size, |own, pieces| {
+            own.send_waiting(to, pieces, buffers)
+        })
     }
 
     /// Returns true if a task of this host shares our address space.
@@ -239,7 +244,8 @@ impl Enrolled {
                 Err(_) => return Err(Error::SysErr),
             }
         }
-        self.send_in_parts(message, to, &head, |own, pieces| {
+        let part_size = self.part_size;
+        self.send_in_parts(message, to, &head, part_size, |own, pieces| {
             let bytes = pieces.concat();
             own.tell(0, Request::Route(Parcel { bytes }), buffers)
         })
@@ -267,7 +273,10 @@ impl Enrolled {
             }
             data
         };
-        let sent = self.far.send(to, &[&head.envelope, &head.table], data);
+        let sent = match head.size > FAR_PART_BYTES {
+            true => self.send_far_in_parts(message, to, &head),
+            false => self.far.send(to, &[&head.envelope, &head.table], data),
+        };
         while self.far.is_full() {
             self.take_far(buffers)?;
             while let Some(mut arrived) = self.port.try_receive().map_err(|_| Error::SysErr)? {
@@ -276,6 +285,16 @@ impl Enrolled {
             std::thread::yield_now();
         }
         Ok(sent)
+    }
+
+    /// Sends a long message directly in parts: the receiver takes a part while this task copies and
+    /// encrypts the next. Returns false if there is no direct route, or no longer.
+    fn send_far_in_parts(&mut self, message: &Message, to: Tid, head: &Head) -> bool {
+        let sent = self.send_in_parts(message, to, head, FAR_PART_BYTES, |own, pieces| {
+            let is_sent = own.far.send(to, &[], || pieces.concat());
+            is_sent.then_some(()).ok_or(())
+        });
+        sent.is_ok()
     }
 
     /// Returns the message's data in a buffer that can be exposed, if there is one. The copy is
@@ -317,6 +336,7 @@ impl Enrolled {
         message: &Message,
         to: Tid,
         head: &Head,
+        part_size: usize,
         mut send: impl FnMut(&mut Enrolled, &[&[u8]]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut part = Part {
@@ -335,9 +355,9 @@ impl Enrolled {
             let mut pieces: [&[u8]; PIECES + 1] = [&[]; PIECES + 1];
             pieces[0] = &bytes;
             let (mut count, mut size) = (1, 0);
-            while count < pieces.len() && size < self.part_size {
+            while count < pieces.len() && size < part_size {
                 let Some(bytes) = left.peek() else { break };
-                let end = bytes.len().min(taken + self.part_size - size);
+                let end = bytes.len().min(taken + part_size - size);
                 pieces[count] = &bytes[taken..end];
                 size += end - taken;
                 count += 1;
