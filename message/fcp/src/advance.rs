@@ -13,8 +13,8 @@
 //! lender pauses for a short time while the borrower copies, so that not both do the work. If the
 //! borrower returns the loan, the lender stops.
 //!
-//! Between tasks of one space, a borrower that reads much at once exposes its buffer, and the lender
-//! copies pieces into it before it goes on (`together`).
+//! Between tasks of one space, a borrower that reads much at once exposes its buffer, and the
+//! lender copies pieces into it before it goes on (`together`).
 //!
 //! If the lender dies, the borrower copies the rest from the lender's memory if that still exists.
 //! Otherwise the message is lost.
@@ -187,8 +187,8 @@ impl Advance {
         Ok(())
     }
 
-    /// Copies bytes from `at` on out of the lender's memory, together with the lender. Returns false
-    /// if they may have changed, or were not copied.
+    /// Copies bytes from `at` on out of the lender's memory, together with the lender. Returns
+    /// false if they may have changed, or were not copied.
     fn pull_together(&self, at: usize, to: &mut [u8], reach: &impl Fn(u32) -> bool) -> bool {
         let Some(lender) = self.lender.filter(|lender| reach(lender.pid)) else { return false };
         if self.is_full() {

@@ -155,8 +155,8 @@ impl Line {
         self.word(READS).store(0, Release);
     }
 
-    /// Copies bytes from `at` on out of the lender's memory, where they may change. Returns false if
-    /// they cannot be read.
+    /// Copies bytes from `at` on out of the lender's memory, where they may change. Returns false
+    /// if they cannot be read.
     pub fn pull_piecewise(&self, pid: u32, at: usize, mut to: &mut [u8]) -> bool {
         let mut begin = 0;
         for piece in 0..self.pieces {
