@@ -12,46 +12,33 @@ mod programs;
 mod ranks;
 mod status;
 mod stops;
+mod tasks;
 
-use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nagaya_layout::{
     CONTROL_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
 };
-use pvas::placeholder::Placeholder;
 use pvas::{Attributes, Protection, Space, SpaceOptions};
 
 use crate::identity::Identity;
 use crate::job::Job;
 use crate::maps::Mapping;
 use crate::mounts::{Mounts, Visit};
+use crate::processes::Kernel;
 use crate::protocol::{Reply, Request, SI_KERNEL, Start, Status};
 use crate::{Failure, block, inherit, reserve};
 
-use peers::{Event, Lost, Peers};
+use peers::{Event, Peers};
 use programs::Programs;
 use ranks::Ranks;
 use status::{Described, Known};
-use stops::Stops;
-
-/// A running task.
-#[derive(Debug)]
-struct Running {
-    id: u32,
-    /// Key of the connection of its stub; `None` if `nagaya run` started the task.
-    stub: Option<u64>,
-    path: String,
-    arguments: Vec<String>,
-    /// Keeps the program's file from being written to.
-    _placeholder: Option<Rc<Placeholder>>,
-}
+use tasks::{Reaped, Running, Tasks};
 
 /// A task that has ended.
 #[derive(Debug, Clone, Copy)]
@@ -79,9 +66,7 @@ pub struct Server {
     job: String,
     space: Space,
     signals: OwnedFd,
-    peers: Peers,
-    /// Tasks by PID.
-    tasks: HashMap<u32, Running>,
+    tasks: Tasks<Kernel>,
     /// PID of the server's own delegatee among the tasks. The server does not wait for its end.
     delegatee: Option<u32>,
     session: i32,
@@ -94,7 +79,6 @@ pub struct Server {
     /// Hash of the identity of the stub that started this server.
     starter: Option<u64>,
     ranks: Ranks,
-    stops: Stops,
 }
 
 /// Length of the listener's queue; the kernel also limits it by net.core.somaxconn.
@@ -155,8 +139,7 @@ impl Server {
             job: job.to_string(),
             space,
             signals,
-            peers,
-            tasks: HashMap::new(),
+            tasks: Tasks::new(Kernel, peers),
             delegatee: None,
             // SAFETY: getsid reads no memory.
             session: unsafe { libc::getsid(0) },
@@ -169,13 +152,12 @@ impl Server {
             // By the documentation the user knows that the ranks of such a job are in several
             // spaces.
             ranks: Ranks { apart_is_known: Job::is_apart(job), ..Ranks::default() },
-            stops: Stops::new(),
         })
     }
 
     /// Returns true if no stub is connected and no task lives.
     pub fn is_idle(&self) -> bool {
-        self.peers.is_empty() && self.pids().is_empty()
+        self.tasks.peers.is_empty() && self.pids().is_empty()
     }
 
     /// Sets the hash of another identity whose programs can be tasks here: that of the stub that
@@ -205,7 +187,7 @@ impl Server {
         };
         if is_late {
             self.ranks.apart_is_known = true;
-            self.reply(teller, &Reply::RanksMissing { present, expected });
+            self.tasks.reply(teller, &Reply::RanksMissing { present, expected });
         }
     }
 
@@ -216,7 +198,7 @@ impl Server {
 
     /// Returns the PIDs of the living tasks of the job.
     pub fn pids(&self) -> Vec<u32> {
-        self.tasks.keys().copied().filter(|&pid| Some(pid) != self.delegatee).collect()
+        self.tasks.running().keys().copied().filter(|&pid| Some(pid) != self.delegatee).collect()
     }
 
     /// Creates a domain of the IDs, on the processors of a CPU mask as for sched_setaffinity.
@@ -271,26 +253,30 @@ impl Server {
             .map_err(|e| Failure::from(&e))?;
         let path = path.display().to_string();
         let task = Running { id, stub: None, path, arguments: shown, _placeholder: placeholder };
-        self.tasks.insert(pid, task);
+        self.tasks.add(pid, task);
         Ok((id, pid))
     }
 
     /// Waits at most `timeout` for events and handles them. May return earlier, without an event.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Turn {
         let mut turn = Turn::default();
-        let timeout = timeout.into_iter().chain(self.stops.timeout()).min();
-        let (events, lost) = self.peers.wait(timeout);
+        let timeout = timeout.into_iter().chain(self.tasks.stops.timeout()).min();
+        let (events, lost) = self.tasks.peers.wait(timeout);
         for key in lost {
-            self.disconnect(key);
+            self.tasks.disconnect(key);
         }
         for event in events {
             match event {
                 Event::Signals => self.read_signals(&mut turn),
-                Event::Peer(key) => self.serve(key),
+                Event::Peer(key) => {
+                    if let Some((request, fds)) = self.tasks.next(&self.job, key) {
+                        self.handle(key, request, fds);
+                    }
+                    self.tasks.watch(key);
+                }
             }
         }
-        // The tasks of stubs that have been stopped.
-        self.stops.check().into_iter().for_each(|pid| self.signal(pid, libc::SIGSTOP, None));
+        self.tasks.check_stops();
         turn
     }
 
@@ -314,46 +300,13 @@ impl Server {
     }
 
     fn reap(&mut self, turn: &mut Turn) {
-        loop {
-            let mut status = 0;
-            let flags = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
-            // SAFETY: waitpid writes one int to `status`. All children of this process are tasks or
-            // keepers.
-            let pid = unsafe { libc::waitpid(-1, &raw mut status, flags) };
-            if pid <= 0 {
-                break;
-            }
-            let pid = pid as u32;
-            if libc::WIFCONTINUED(status) {
-                let stub = self.tasks.get(&pid).and_then(|task| task.stub);
-                stub.into_iter().for_each(|stub| self.stops.task_continued(stub));
-                continue;
-            }
-            if libc::WIFSTOPPED(status) {
-                if let Some(stub) = self.tasks.get(&pid).and_then(|t| t.stub)
-                    && self.stops.task_stopped(stub)
-                {
-                    self.reply(stub, &Reply::Stopped(libc::WSTOPSIG(status)));
-                }
-                continue;
-            }
-            let Some(task) = self.tasks.remove(&pid) else {
-                self.end_domain(pid);
-                continue;
-            };
-            if self.delegatee == Some(pid) {
-                proc::error_line!(
+        for Reaped { pid, status, task } in self.tasks.reap() {
+            match task {
+                None => self.end_domain(pid),
+                Some(_) if self.delegatee == Some(pid) => proc::error_line!(
                     "nagaya: the node server's delegatee (PID {pid}) has ended: nobody asks it now"
-                );
-                continue;
-            }
-            turn.ended.push(Ended { id: task.id, pid, status });
-            if let Some(stub) = task.stub {
-                self.stops.task_ended(stub);
-                if let Some(peer) = self.peers.get_mut(stub) {
-                    peer.task = None;
-                }
-                self.reply(stub, &Reply::Ended(status));
+                ),
+                Some(task) => turn.ended.push(Ended { id: task.id, pid, status }),
             }
         }
     }
@@ -366,28 +319,8 @@ impl Server {
         proc::error_line!(
             "nagaya: domain {number} has lost its keeper (PID {keeper}): its tasks end"
         );
-        for (&pid, task) in &self.tasks {
+        for (&pid, task) in self.tasks.running() {
             if self.space.domain_of(task.id) == number as u32 {
-                self.signal(pid, libc::SIGKILL, None);
-            }
-        }
-    }
-
-    fn reply(&mut self, key: u64, reply: &Reply) {
-        if self.peers.reply(key, reply).is_err() {
-            self.disconnect(key);
-        }
-    }
-
-    /// Removes a peer that has disconnected, and kills its task unless the task outlives the stub.
-    fn disconnect(&mut self, key: u64) {
-        let Some(peer) = self.peers.remove(key) else { return };
-        self.stops.remove(key);
-        if let Some(pid) = peer.task
-            && let Some(task) = self.tasks.get_mut(&pid)
-        {
-            task.stub = None;
-            if !peer.spares {
                 self.signal(pid, libc::SIGKILL, None);
             }
         }
@@ -395,72 +328,29 @@ impl Server {
 
     /// Sends a signal to a task of this server, with a value if there is one.
     pub fn signal(&self, pid: u32, signal: i32, value: Option<i32>) {
-        if !self.tasks.contains_key(&pid) {
-            return;
-        }
-        // SAFETY: the PID is in `tasks`, so it is a child that is not reaped yet. The kernel's
-        // siginfo is 128 bytes: number, errno, code, padding, then PID, UID and value.
-        unsafe {
-            match value {
-                None => libc::kill(pid as i32, signal),
-                Some(value) => {
-                    let mut info = [0i32; 32];
-                    info[0] = signal;
-                    info[2] = libc::SI_QUEUE;
-                    info[4] = std::process::id() as i32;
-                    info[5] = libc::getuid() as i32;
-                    info[6] = value;
-                    libc::syscall(libc::SYS_rt_sigqueueinfo, pid, signal, info.as_ptr()) as i32
-                }
-            };
-        }
-    }
-
-    /// Handles the next request of a peer, if it has sent one.
-    fn serve(&mut self, key: u64) {
-        match self.peers.next(key) {
-            Ok(Some((request, fds))) => self.handle(key, request, fds),
-            Ok(None) => {}
-            Err(Lost::Closed) => return self.disconnect(key),
-            Err(Lost::Failed(error)) => {
-                let message = format!("the node server of job {}: {error}", self.job);
-                if self.peers.finish(key, &Reply::Refused(message, 125)) {
-                    return self.disconnect(key);
-                }
-            }
-        }
-        if self.peers.watch(key).is_err() {
-            self.disconnect(key);
-        }
+        self.tasks.signal(pid, signal, value);
     }
 
     fn handle(&mut self, key: u64, request: Request, fds: Vec<OwnedFd>) {
         match request {
             Request::Start(start) => match self.start(key, &start, fds) {
-                Ok(reply) => self.reply(key, &reply),
+                Ok(reply) => self.tasks.reply(key, &reply),
                 Err(failure) => {
-                    self.reply(key, &Reply::Refused(failure.message, failure.status));
+                    self.tasks.reply(key, &Reply::Refused(failure.message, failure.status));
                 }
             },
-            Request::Signal(signal, value) => {
-                if signal == libc::SIGCONT {
-                    self.stops.stub_continued(key);
-                }
-                if let Some(pid) = self.peers.get(key).and_then(|peer| peer.task) {
-                    self.signal(pid, signal, value);
-                }
-            }
-            Request::Status | Request::Maps if !self.peers.have_room() => {
+            Request::Signal(..) => {} // `Tasks::next` passes it on
+            Request::Status | Request::Maps if !self.tasks.peers.have_room() => {
                 let message = format!(
                     "the node server of job {} has too many answers that nobody reads (end the \
                      tools that are stopped)",
                     self.job
                 );
-                self.reply(key, &Reply::Refused(message, 125));
+                self.tasks.reply(key, &Reply::Refused(message, 125));
             }
             Request::Status => {
                 let status = self.status();
-                self.reply(key, &Reply::Status(status));
+                self.tasks.reply(key, &Reply::Status(status));
             }
             Request::Maps => {
                 let reply = match self.mappings() {
@@ -474,13 +364,13 @@ impl Server {
                         125,
                     ),
                 };
-                self.reply(key, &reply);
+                self.tasks.reply(key, &reply);
             }
         }
     }
 
     fn start(&mut self, key: u64, start: &Start, mut fds: Vec<OwnedFd>) -> Result<Reply, Failure> {
-        let peer = self.peers.get(key).ok_or_else(|| Failure::ours("no such peer"))?;
+        let peer = self.tasks.peers.get(key).ok_or_else(|| Failure::ours("no such peer"))?;
         if peer.task.is_some() {
             return Err(Failure::ours("a stub stands for one task only"));
         }
@@ -533,18 +423,13 @@ impl Server {
             self.ranks.expected = self.ranks.expected.max(Some(tasks));
         }
         let preferred = start.id.or(start.preferred_id.filter(|&id| {
-            id < self.space.layout().tasks_max() && !self.tasks.values().any(|t| t.id == id)
+            id < self.space.layout().tasks_max()
+                && !self.tasks.running().values().any(|t| t.id == id)
         }));
         let (id, pid) = self.spawn(preferred, &path, arguments, &environment, &attributes)?;
         drop(visit);
         self.ranks.come(key, start.preferred_id);
-        if let Some(task) = self.tasks.get_mut(&pid) {
-            task.stub = Some(key);
-        }
-        if let Some(peer) = self.peers.get_mut(key) {
-            (peer.task, peer.spares) = (Some(pid), start.outlives_stub);
-            self.stops.add(key, peer.pid, pid);
-        }
+        self.tasks.represent(pid, key, start.outlives_stub);
         // SAFETY: getpgid reads no memory.
         let group = unsafe { libc::getpgid(pid as i32) };
         let in_group = group == start.inheritance.group();
@@ -591,9 +476,9 @@ impl Server {
 
     /// Describes the job.
     fn status(&self) -> Status {
-        let mut known = Vec::with_capacity(self.tasks.len());
-        for (&pid, Running { id, stub, path, arguments, .. }) in &self.tasks {
-            let stub = stub.and_then(|key| Some(self.peers.get(key)?.pid as u32));
+        let mut known = Vec::with_capacity(self.tasks.running().len());
+        for (&pid, Running { id, stub, path, arguments, .. }) in self.tasks.running() {
+            let stub = stub.and_then(|key| Some(self.tasks.peers.get(key)?.pid as u32));
             known.push(Known { id: *id, pid, stub, path, arguments });
         }
         let (tasks, domains) = self.described().status(&known);
@@ -614,7 +499,7 @@ impl Server {
 
     /// Returns the mappings of the tasks, or `None` if there are too many to describe.
     fn mappings(&self) -> Option<Vec<Mapping>> {
-        let ids = self.tasks.values().map(|task| task.id);
+        let ids = self.tasks.running().values().map(|task| task.id);
         self.described().mappings(ids, self.mappings_max)
     }
 

@@ -1,5 +1,5 @@
 //! The stub: the process that a foreign launcher started with `nagaya exec`. It represents its task
-//! until the task ends.
+//! until the task ends (`represent.rs`).
 
 use std::ffi::OsString;
 use std::io;
@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use pvas::Protection;
 use pvas::connection::Connection;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
 use crate::Failure;
@@ -19,8 +18,9 @@ use crate::inherit::{self, Inheritance};
 use crate::interrupt::Interruptible;
 use crate::job::Job;
 use crate::mounts::Mounts;
-use crate::protocol::{Reply, Request, SI_KERNEL, Start};
+use crate::protocol::{Reply, Request, Start};
 use crate::reach::{Place, Wanted};
+use crate::represent::{Kernel, News, Representative};
 
 /// The options of `nagaya exec`.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         asked = ask(&job)?;
     }
     drop(waits);
-    let Started { mut connection, id, pid, in_group, present, differences } = match asked {
+    let Started { connection, id, pid, in_group, present, differences } = match asked {
         Ok(started) => started,
         Err(failure) => return refuse(failure),
     };
@@ -133,9 +133,22 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     drop(sent);
     drop((fds, cwd, mounts));
     close_all_but(&[2, connection.as_fd().as_raw_fd(), signals.as_raw_fd()]);
-    stand_for(&job.name, &mut connection, &signals, in_group).ok_or_else(|| {
-        Failure::ours(format!("the node server of job {} is gone, and task {id} with it", job.name))
-    })
+    let mut representative = Representative::new(connection, Kernel { signals }, in_group);
+    loop {
+        match representative.step() {
+            None => {}
+            Some(News::RanksMissing { present, expected }) => {
+                let line = missing_warning(&job.name, present, expected);
+                proc::error_line!("nagaya: {line}");
+            }
+            Some(News::Ended(status)) => return Ok(Outcome::Ended(status)),
+            Some(News::ServerLost) => {
+                let job = &job.name;
+                let line = format!("the node server of job {job} is gone, and task {id} with it");
+                return Err(Failure::ours(line));
+            }
+        }
+    }
 }
 
 /// Returns the environment of this process with these variables.
@@ -327,74 +340,6 @@ fn find(
     };
     let (connection, _) = place.start(Wanted { apart_is_known, ..wanted })?;
     Ok(Found::Server(place, connection, true))
-}
-
-/// Forwards signals until the task ends. Returns `None` if the server has disconnected.
-fn stand_for(
-    job: &str,
-    connection: &mut Connection,
-    signals: &OwnedFd,
-    in_group: bool,
-) -> Option<Outcome> {
-    let mut open = true;
-    // A message about a stop that arrived before this process continued is out of date: the server
-    // has continued the task since.
-    let mut continued = false;
-    loop {
-        // Messages that have already arrived come first: the task may end at its start.
-        while let Ok(Some((reply, _))) = connection.take::<Reply>() {
-            match reply {
-                Reply::Ended(status) => return Some(Outcome::Ended(status)),
-                Reply::Stopped(_) if continued => {}
-                // The launcher must see this process stop; SIGCONT resumes it and the task.
-                // SAFETY: kill touches no memory.
-                Reply::Stopped(_) => unsafe {
-                    libc::kill(libc::getpid(), libc::SIGSTOP);
-                },
-                Reply::RanksMissing { present, expected } => {
-                    let line = missing_warning(job, present, expected);
-                    proc::error_line!("nagaya: {line}");
-                }
-                _ => {}
-            }
-        }
-        if !open {
-            return None;
-        }
-        let mut fds = [PollFd::new(connection, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-        let _ = poll(&mut fds, None); // no EINTR: all signals are blocked
-        let (mut server, signal) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
-        continued = signal && forward_signals(connection, signals, in_group);
-        if continued {
-            let mut fds = [PollFd::new(connection, PollFlags::IN)];
-            server = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
-        }
-        if server {
-            open = connection.fill().unwrap_or(false);
-        }
-    }
-}
-
-/// Forwards the signals that have arrived. Returns true if SIGCONT is among them.
-fn forward_signals(connection: &Connection, signals: &OwnedFd, in_group: bool) -> bool {
-    let mut buffer = [0u8; 128 * 8];
-    let Ok(size) = rustix::io::read(signals, &mut buffer) else { return false };
-    let mut continued = false;
-    for entry in buffer[..size].chunks_exact(128) {
-        let word =
-            |n: usize| i32::from_le_bytes(entry[n * 4..n * 4 + 4].try_into().expect("four bytes"));
-        // struct signalfd_siginfo: signo, errno, code, …, and ssi_int at 44 bytes.
-        let (signal, code, value) = (word(0), word(2), word(11));
-        let from_terminal = code == SI_KERNEL && in_group;
-        continued |= signal == libc::SIGCONT;
-        if signal == libc::SIGCHLD || (from_terminal && signal != libc::SIGCONT) {
-            continue;
-        }
-        let value = (code == libc::SI_QUEUE).then_some(value);
-        // If the server has gone, the main loop detects the closed connection.
-        let _ = connection.send(&Request::Signal(signal, value), &[]);
-    }
-    continued
 }
 
 fn block_signals() -> io::Result<OwnedFd> {

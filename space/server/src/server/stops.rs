@@ -7,13 +7,15 @@
 //! another process continues the task, the server continues the stub that has stopped for it. It
 //! does so, too, if the task ends: the stub reports the end.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use proc::process::Stat;
+use sync::clock;
+
+use crate::processes::Processes;
 
 /// Interval of the checks. One takes some microseconds for each stub.
-const INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 /// The same while a stub is to continue.
 const RESUME_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -41,13 +43,13 @@ struct Pair {
 /// The stubs of living tasks, by the keys of their connections.
 #[derive(Debug)]
 pub(super) struct Stops {
-    pairs: HashMap<u64, Pair>,
+    pairs: BTreeMap<u64, Pair>,
     next_check: Instant,
 }
 
 impl Stops {
     pub(super) fn new() -> Self {
-        Self { pairs: HashMap::new(), next_check: Instant::now() }
+        Self { pairs: BTreeMap::new(), next_check: clock::now() }
     }
 
     /// Adds a stub and its task.
@@ -62,35 +64,35 @@ impl Stops {
 
     /// Records that the task of this stub has ended. If the stub has stopped for its task, it
     /// continues, to report the end.
-    pub(super) fn task_ended(&mut self, key: u64) {
+    pub(super) fn task_ended(&mut self, processes: &impl Processes, key: u64) {
         match self.pairs.get(&key).map(|pair| pair.state) {
-            Some(State::Told | State::Resuming) => self.resume(key),
+            Some(State::Told | State::Resuming) => self.resume(processes, key),
             _ => self.remove(key),
         }
     }
 
     /// Returns the time until the next check, if there are stubs.
     pub(super) fn timeout(&self) -> Option<Duration> {
-        let left = self.next_check.saturating_duration_since(Instant::now());
+        let left = self.next_check.saturating_duration_since(clock::now());
         (!self.pairs.is_empty()).then_some(left)
     }
 
     /// Returns the tasks whose stubs have been stopped, if a check is due. They are to be stopped.
     /// Continues the stubs that have stopped for tasks that run again.
-    pub(super) fn check(&mut self) -> Vec<u32> {
-        let now = Instant::now();
+    pub(super) fn check(&mut self, processes: &impl Processes) -> Vec<u32> {
+        let now = clock::now();
         if now < self.next_check {
             return Vec::new();
         }
         self.next_check = now + INTERVAL;
         for pair in self.pairs.values().filter(|pair| pair.state == State::Resuming) {
             self.next_check = now + RESUME_INTERVAL;
-            if is_stopped(pair.stub) {
-                send_continue(pair.stub);
+            if processes.is_stopped(pair.stub) {
+                processes.signal(pair.stub, libc::SIGCONT, None);
             }
         }
         let running = self.pairs.values_mut().filter(|pair| pair.state == State::Running);
-        let stopped = running.filter(|pair| is_stopped(pair.stub)).map(|pair| {
+        let stopped = running.filter(|pair| processes.is_stopped(pair.stub)).map(|pair| {
             pair.state = State::Stopped;
             pair.task
         });
@@ -99,12 +101,12 @@ impl Stops {
 
     /// Records that the task of this stub has stopped. Returns true if the stub must get a
     /// message. A stub that is stopped already would read it after it continues, and stop again.
-    pub(super) fn task_stopped(&mut self, key: u64) -> bool {
+    pub(super) fn task_stopped(&mut self, processes: &impl Processes, key: u64) -> bool {
         let Some(pair) = self.pairs.get_mut(&key) else { return false };
-        if !is_stopped(pair.task.cast_signed()) {
+        if !processes.is_stopped(pair.task.cast_signed()) {
             return false; // it has continued since
         }
-        let is_stopped = pair.state == State::Stopped || is_stopped(pair.stub);
+        let is_stopped = pair.state == State::Stopped || processes.is_stopped(pair.stub);
         pair.state = match pair.state {
             State::Stopped | State::Running if is_stopped => State::Stopped,
             _ => State::Told,
@@ -113,17 +115,18 @@ impl Stops {
     }
 
     /// Records that the task of this stub has continued.
-    pub(super) fn task_continued(&mut self, key: u64) {
+    pub(super) fn task_continued(&mut self, processes: &impl Processes, key: u64) {
         if self.pairs.get(&key).is_some_and(|pair| pair.state == State::Told) {
-            self.resume(key);
+            self.resume(processes, key);
         }
     }
 
-    fn resume(&mut self, key: u64) {
+    fn resume(&mut self, processes: &impl Processes, key: u64) {
         let Some(pair) = self.pairs.get_mut(&key) else { return };
         pair.state = State::Resuming;
-        send_continue(pair.stub);
-        self.next_check = self.next_check.min(Instant::now() + RESUME_INTERVAL);
+        // The stub is connected, so the PID is its own.
+        processes.signal(pair.stub, libc::SIGCONT, None);
+        self.next_check = self.next_check.min(clock::now() + RESUME_INTERVAL);
     }
 
     /// Records that the stub has sent SIGCONT, as it does when it continues.
@@ -132,16 +135,4 @@ impl Stops {
             pair.state = State::Running;
         }
     }
-}
-
-fn send_continue(stub: i32) {
-    // SAFETY: kill touches no memory. The stub is connected, so the PID is its own.
-    unsafe { libc::kill(stub, libc::SIGCONT) };
-}
-
-/// Returns true if a process is stopped by a signal. Without /proc no process is.
-fn is_stopped(pid: i32) -> bool {
-    const STATE: usize = 3;
-    let stat = Stat::read(&format!("/proc/{pid}"));
-    stat.is_ok_and(|stat| stat.field::<char>(STATE) == Some('T'))
 }
