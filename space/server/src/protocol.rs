@@ -11,7 +11,7 @@ use crate::inherit::Inheritance;
 use crate::maps::Mapping;
 
 /// Version of the protocol; changes with every change of a message.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// Limit of a request's body in bytes. The kernel passes at most 6 MiB of arguments and environment
 /// to a stub.
@@ -97,8 +97,14 @@ pub enum Reply {
         /// Number of processes that the launcher starts on this node.
         expected: u32,
     },
-    /// The task was stopped by this signal.
-    Stopped(i32),
+    /// The task was stopped.
+    Stopped {
+        /// The signal that stopped it.
+        signal: i32,
+        /// Number of SIGCONT that the server had received from this stub. If the stub has sent
+        /// more, the server has continued the task meanwhile.
+        continues: u64,
+    },
     /// The task has ended, with this wait status.
     Ended(i32),
     /// Answer to [`Request::Status`].

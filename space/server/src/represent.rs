@@ -2,13 +2,14 @@
 //! and ends with it.
 //!
 //! It consists of steps with one system call each, because other processes may stop or continue
-//! the stub between any two of them.
+//! the stub between any two of them. A SIGCONT that arrives between the last look for signals and
+//! the stop of the stub is lost. The launcher sees a stop after its SIGCONT then.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use pvas::connection::Connection;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::protocol::{Reply, Request, SI_KERNEL};
 
@@ -27,7 +28,7 @@ pub trait System {
     /// Waits for a message and for signals. Returns true for those that have arrived.
     fn wait(&self, connection: &Connection) -> (bool, bool);
 
-    /// Takes the signals that have arrived.
+    /// Takes the signals that have arrived, without waiting.
     fn signals(&self) -> Vec<Signal>;
 
     /// Stops this process by SIGSTOP. Returns when it continues.
@@ -50,16 +51,15 @@ pub enum News {
 enum Next {
     /// Handle a message that has been read.
     Message,
-    /// Wait.
     Wait,
-    /// Read the signals. A message may have arrived, too.
-    Signals { message: bool },
-    /// Forward one of the signals.
-    Forward { message: bool },
-    /// Read messages if there are any.
-    Poll,
     /// Read messages.
     Fill,
+    /// Read the signals.
+    Signals,
+    /// Forward one of the signals.
+    Forward,
+    /// Stop this process.
+    Stop,
 }
 
 /// A stub whose task runs.
@@ -73,9 +73,10 @@ pub struct Representative<S> {
     is_open: bool,
     /// Signals to forward.
     signals: VecDeque<Signal>,
-    /// SIGCONT was among the last signals. A message about a stop that arrived before is out of
-    /// date: the server has continued the task since.
-    continued: bool,
+    /// Number of SIGCONT that this stub has forwarded.
+    continues: u64,
+    /// The task has stopped: the number of SIGCONT that the server had received by then.
+    stopped: Option<u64>,
 }
 
 impl<S: System> Representative<S> {
@@ -88,7 +89,8 @@ impl<S: System> Representative<S> {
             next: Next::Message,
             is_open: true,
             signals: VecDeque::new(),
-            continued: false,
+            continues: 0,
+            stopped: None,
         }
     }
 
@@ -97,62 +99,54 @@ impl<S: System> Representative<S> {
     pub fn step(&mut self) -> Option<News> {
         self.next = match self.next {
             Next::Message => match self.connection.take::<Reply>() {
-                Ok(Some((reply, _))) => return self.handle(&reply),
+                Ok(Some((Reply::Ended(status), _))) => return Some(News::Ended(status)),
+                Ok(Some((Reply::RanksMissing { present, expected }, _))) => {
+                    return Some(News::RanksMissing { present, expected });
+                }
+                // A stop would discard a SIGCONT that has arrived, so the signals come first.
+                Ok(Some((Reply::Stopped { continues, .. }, _))) => {
+                    self.stopped = Some(continues);
+                    Next::Signals
+                }
+                Ok(Some(_)) => Next::Message,
                 _ if !self.is_open => return Some(News::ServerLost),
                 _ => Next::Wait,
             },
-            Next::Wait => {
-                self.continued = false;
-                match self.system.wait(&self.connection) {
-                    (message, true) => Next::Signals { message },
-                    (true, false) => Next::Fill,
-                    (false, false) => Next::Message,
-                }
-            }
-            Next::Signals { message } => {
-                self.signals.extend(self.system.signals());
-                Next::Forward { message }
-            }
-            Next::Forward { message } => match self.signals.pop_front() {
-                Some(signal) => {
-                    self.forward(signal);
-                    Next::Forward { message }
-                }
-                None if self.continued => Next::Poll,
-                None if message => Next::Fill,
-                None => Next::Message,
+            Next::Wait => match self.system.wait(&self.connection) {
+                (true, _) => Next::Fill,
+                (false, true) => Next::Signals,
+                (false, false) => Next::Message,
             },
-            Next::Poll => {
-                let mut fds = [PollFd::new(&self.connection, PollFlags::IN)];
-                match poll(&mut fds, Some(&Timespec::default())) {
-                    Ok(1..) => Next::Fill,
-                    _ => Next::Message,
-                }
-            }
             Next::Fill => {
                 self.is_open = self.connection.fill().unwrap_or(false);
+                Next::Message
+            }
+            Next::Signals => {
+                self.signals.extend(self.system.signals());
+                Next::Forward
+            }
+            Next::Forward => match (self.signals.pop_front(), self.stopped.take()) {
+                (Some(signal), stopped) => {
+                    self.forward(signal);
+                    self.stopped = stopped;
+                    Next::Forward
+                }
+                // The server continues the task after the stop if a SIGCONT is still on its way.
+                (None, Some(continues)) if continues == self.continues => Next::Stop,
+                (None, _) => Next::Message,
+            },
+            // The launcher must see this process stop; SIGCONT resumes it and the task.
+            Next::Stop => {
+                self.system.stop();
                 Next::Message
             }
         };
         None
     }
 
-    fn handle(&self, reply: &Reply) -> Option<News> {
-        match *reply {
-            Reply::Ended(status) => return Some(News::Ended(status)),
-            // The launcher must see this process stop; SIGCONT resumes it and the task.
-            Reply::Stopped(_) if !self.continued => self.system.stop(),
-            Reply::RanksMissing { present, expected } => {
-                return Some(News::RanksMissing { present, expected });
-            }
-            _ => {}
-        }
-        None
-    }
-
     fn forward(&mut self, Signal { number, code, value }: Signal) {
         let from_terminal = code == SI_KERNEL && self.in_group;
-        self.continued |= number == libc::SIGCONT;
+        self.continues += u64::from(number == libc::SIGCONT);
         if number == libc::SIGCHLD || (from_terminal && number != libc::SIGCONT) {
             return;
         }
@@ -165,7 +159,7 @@ impl<S: System> Representative<S> {
 /// The system calls of this process, which has blocked all signals.
 #[derive(Debug)]
 pub struct Kernel {
-    /// A signalfd for all signals.
+    /// A signalfd for all signals, non-blocking.
     pub signals: OwnedFd,
 }
 

@@ -348,7 +348,8 @@ fn block_signals() -> io::Result<OwnedFd> {
     // SIGSTOP.
     let fd = unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, 0, 8);
-        libc::syscall(libc::SYS_signalfd4, -1, &raw const all, 8, libc::SFD_CLOEXEC)
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        libc::syscall(libc::SYS_signalfd4, -1, &raw const all, 8, flags)
     };
     if fd < 0 {
         return Err(io::Error::last_os_error());

@@ -233,7 +233,8 @@ fn reply() -> impl Strategy<Value = Reply> {
         any::<(u32, u32)>()
             .prop_map(|(present, expected)| { Reply::RanksMissing { present, expected } }),
         any::<(String, i32)>().prop_map(|(line, status)| Reply::Refused(line, status)),
-        any::<i32>().prop_map(Reply::Stopped),
+        (any::<i32>(), any::<u64>())
+            .prop_map(|(signal, continues)| Reply::Stopped { signal, continues }),
         any::<i32>().prop_map(Reply::Ended),
         status.prop_map(Reply::Status),
         prop::collection::vec(mapping(), 0..6).prop_map(Reply::Maps),

@@ -245,7 +245,7 @@ impl Peers {
     pub fn reply(&mut self, key: u64, reply: &Reply) -> io::Result<()> {
         let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
         // A stopped stub does not read. A later stop of its task is no news then.
-        let is_report = matches!(reply, Reply::Stopped(_) | Reply::RanksMissing { .. });
+        let is_report = matches!(reply, Reply::Stopped { .. } | Reply::RanksMissing { .. });
         if is_report && peer.connection.queued() > REPORTS_SIZE_MAX {
             return Ok(());
         }

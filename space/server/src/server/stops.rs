@@ -38,6 +38,8 @@ struct Pair {
     stub: i32,
     task: u32,
     state: State,
+    /// Number of SIGCONT that the stub has sent.
+    continues: u64,
 }
 
 /// The stubs of living tasks, by the keys of their connections.
@@ -54,7 +56,7 @@ impl Stops {
 
     /// Adds a stub and its task.
     pub(super) fn add(&mut self, key: u64, stub: i32, task: u32) {
-        self.pairs.insert(key, Pair { stub, task, state: State::Running });
+        self.pairs.insert(key, Pair { stub, task, state: State::Running, continues: 0 });
     }
 
     /// Removes a stub that has disconnected.
@@ -99,19 +101,20 @@ impl Stops {
         stopped.collect()
     }
 
-    /// Records that the task of this stub has stopped. Returns true if the stub must get a
-    /// message. A stub that is stopped already would read it after it continues, and stop again.
-    pub(super) fn task_stopped(&mut self, processes: &impl Processes, key: u64) -> bool {
-        let Some(pair) = self.pairs.get_mut(&key) else { return false };
+    /// Records that the task of this stub has stopped. Returns the number of SIGCONT that the stub
+    /// has sent, if the stub must get a message. A stub that is stopped already would read it after
+    /// it continues, and stop again.
+    pub(super) fn task_stopped(&mut self, processes: &impl Processes, key: u64) -> Option<u64> {
+        let pair = self.pairs.get_mut(&key)?;
         if !processes.is_stopped(pair.task.cast_signed()) {
-            return false; // it has continued since
+            return None; // it has continued since
         }
         let is_stopped = pair.state == State::Stopped || processes.is_stopped(pair.stub);
         pair.state = match pair.state {
             State::Stopped | State::Running if is_stopped => State::Stopped,
             _ => State::Told,
         };
-        !is_stopped
+        (!is_stopped).then_some(pair.continues)
     }
 
     /// Records that the task of this stub has continued.
@@ -133,6 +136,7 @@ impl Stops {
     pub(super) fn stub_continued(&mut self, key: u64) {
         if let Some(pair) = self.pairs.get_mut(&key) {
             pair.state = State::Running;
+            pair.continues += 1;
         }
     }
 }

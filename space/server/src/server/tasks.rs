@@ -83,9 +83,10 @@ impl<P: Processes> Tasks<P> {
                 stub.into_iter().for_each(|it| self.stops.task_continued(&self.processes, it));
             } else if libc::WIFSTOPPED(status) {
                 if let Some(stub) = stub
-                    && self.stops.task_stopped(&self.processes, stub)
+                    && let Some(continues) = self.stops.task_stopped(&self.processes, stub)
                 {
-                    self.reply(stub, &Reply::Stopped(libc::WSTOPSIG(status)));
+                    let signal = libc::WSTOPSIG(status);
+                    self.reply(stub, &Reply::Stopped { signal, continues });
                 }
             } else {
                 if let Some(stub) = stub {

@@ -53,7 +53,7 @@ impl Client {
         let flushed = self.connection.flush().is_ok();
         let is_open = self.connection.fill().unwrap_or(false);
         while let Some((reply, _)) = self.connection.take::<Reply>().expect("a whole reply") {
-            let Reply::Stopped(number) = reply else { panic!("{reply:?}") };
+            let Reply::Ended(number) = reply else { panic!("{reply:?}") };
             assert_eq!(number, self.answered, "each request is answered once, in order");
             self.answered += 1;
         }
@@ -69,7 +69,7 @@ fn serve(peers: &mut Peers, found: (Vec<Event>, Vec<u64>)) {
         let Event::Peer(key) = event else { continue };
         let goes_on = match peers.next(key) {
             Ok(Some((Request::Signal(number, _), _))) => {
-                peers.reply(key, &Reply::Stopped(number)).is_ok()
+                peers.reply(key, &Reply::Ended(number)).is_ok()
             }
             Ok(Some((request, _))) => panic!("{request:?}"),
             Ok(None) => true,
