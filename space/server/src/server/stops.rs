@@ -5,7 +5,8 @@
 //! The kernel reports such a stop to the stub's parent only, which is the launcher. So the server
 //! reads the state of each stub at an interval. A stub that continues sends SIGCONT to its task. If
 //! another process continues the task, the server continues the stub that has stopped for it. It
-//! does so, too, if the task ends: the stub reports the end.
+//! does so, too, if the task ends: the stub reports the end. A task that another process continues
+//! while SIGSTOP has stopped its stub stops again.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -119,8 +120,12 @@ impl Stops {
 
     /// Records that the task of this stub has continued.
     pub(super) fn task_continued(&mut self, processes: &impl Processes, key: u64) {
-        if self.pairs.get(&key).is_some_and(|pair| pair.state == State::Told) {
-            self.resume(processes, key);
+        let Some(pair) = self.pairs.get_mut(&key) else { return };
+        match pair.state {
+            State::Told => self.resume(processes, key),
+            // The stub may be stopped again, or still. The next check stops the task then.
+            State::Stopped => pair.state = State::Running,
+            State::Running | State::Resuming => {}
         }
     }
 
