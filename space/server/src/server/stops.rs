@@ -103,14 +103,13 @@ impl Stops {
     }
 
     /// Records that the task of this stub has stopped. Returns the number of SIGCONT that the stub
-    /// has sent, if the stub must get a message. A stub that is stopped already would read it after
-    /// it continues, and stop again.
+    /// has sent, if the stub must get a message. One that is stopped already needs none.
     pub(super) fn task_stopped(&mut self, processes: &impl Processes, key: u64) -> Option<u64> {
         let pair = self.pairs.get_mut(&key)?;
         if !processes.is_stopped(pair.task.cast_signed()) {
             return None; // it has continued since
         }
-        let is_stopped = pair.state == State::Stopped || processes.is_stopped(pair.stub);
+        let is_stopped = processes.is_stopped(pair.stub);
         pair.state = match pair.state {
             State::Stopped | State::Running if is_stopped => State::Stopped,
             _ => State::Told,

@@ -82,12 +82,7 @@ impl<P: Processes> Tasks<P> {
             if libc::WIFCONTINUED(status) {
                 stub.into_iter().for_each(|it| self.stops.task_continued(&self.processes, it));
             } else if libc::WIFSTOPPED(status) {
-                if let Some(stub) = stub
-                    && let Some(continues) = self.stops.task_stopped(&self.processes, stub)
-                {
-                    let signal = libc::WSTOPSIG(status);
-                    self.reply(stub, &Reply::Stopped { signal, continues });
-                }
+                stub.into_iter().for_each(|it| self.report_stop(it, libc::WSTOPSIG(status)));
             } else {
                 if let Some(stub) = stub {
                     self.stops.task_ended(&self.processes, stub);
@@ -100,6 +95,13 @@ impl<P: Processes> Tasks<P> {
             }
         }
         ended
+    }
+
+    /// Reports to a stub that its task is stopped, if it is, and if the stub is not.
+    fn report_stop(&mut self, stub: u64, signal: i32) {
+        if let Some(continues) = self.stops.task_stopped(&self.processes, stub) {
+            self.reply(stub, &Reply::Stopped { signal, continues });
+        }
     }
 
     /// Stops the tasks of stubs that have been stopped, if a check is due.
@@ -148,6 +150,11 @@ impl<P: Processes> Tasks<P> {
                 }
                 if let Some(pid) = self.peers.get(key).and_then(|peer| peer.task) {
                     self.signal(pid, signal, value);
+                }
+                // A stub that was stopped with its task, and that continues and gets such a signal
+                // at once, never reads the SIGCONT. Its task stays stopped, without a new stop.
+                if [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
+                    self.report_stop(key, signal);
                 }
                 None
             }
