@@ -94,6 +94,12 @@ impl<S: System> Representative<S> {
         }
     }
 
+    /// Returns true if the stub would sleep in its next step.
+    #[cfg(test)]
+    pub fn sleeps(&self) -> bool {
+        self.next == Next::Wait && self.system.wait(&self.connection) == (false, false)
+    }
+
     /// Takes the next step. Returns news, if there are any; the last are that the task has ended or
     /// that the server is lost.
     pub fn step(&mut self) -> Option<News> {

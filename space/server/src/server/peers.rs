@@ -174,6 +174,15 @@ impl Peers {
         timeout.into_iter().chain(next).min()
     }
 
+    /// Returns the time that [`Peers::wait`] would sleep; `None` if only an event can wake it.
+    #[cfg(test)]
+    pub fn sleep_time(&self, timeout: Option<Duration>) -> Option<Duration> {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        if ready { Some(Duration::ZERO) } else { self.limited(timeout) }
+    }
+
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..ACCEPTS_MAX {
@@ -323,4 +332,4 @@ impl Peer {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -180,3 +180,6 @@ impl<P: Processes> Tasks<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,7 +84,7 @@ fn serve(peers: &mut Peers, found: (Vec<Event>, Vec<u64>)) {
 }
 
 /// A listening socket with an address that the kernel selects.
-fn listener() -> (OwnedFd, SocketAddrUnix) {
+pub fn listener() -> (OwnedFd, SocketAddrUnix) {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let socket = socket.expect("a socket");
     let name = format!("nagaya-peers-{}-{}", std::process::id(), fastrand::u64(..));
