@@ -631,3 +631,16 @@ fn a_stub_that_continues_and_gets_a_stop_signal_stops_with_its_task() {
     job.signal(0, stub, libc::SIGTSTP, Path::StubSignalled);
     job.finish();
 }
+
+/// The stub read its messages only, and its stop discarded the SIGCONT.
+#[test]
+fn a_stub_reads_its_signals_before_it_stops() {
+    let (mut job, stub, task) = calm();
+    job.signal(0, task, libc::SIGSTOP, Path::TaskStopped);
+    job.deliver(task);
+    job.serve();
+    (0..2).for_each(|_| job.stub(0)); // it reads the message
+    job.signal(0, stub, libc::SIGCONT, Path::StubContinued);
+    job.finish();
+    assert_eq!(job.calls.model().paths[Path::ContinueDiscarded as usize], 0);
+}
