@@ -3,15 +3,15 @@
 //!
 //! [`hosts`] reads lists of hosts and host files. [`placement`] assigns tasks to processors and
 //! machines, and [`processors`] divides the processors of one machine. [`nodes`] starts the node
-//! processes, connects them and waits for the program; it has a [`conversation`] with each. [`ssh`]
-//! runs a command on another host. [`messages`] are the messages between the starter and a node
+//! processes, connects them and waits for the program. [`meeting`] decides if they begin, and
+//! [`system`] has the system calls for that. [`ssh`] runs a command on another host. [`messages`] are the messages between the starter and a node
 //! over the control channel, and [`control`] is the node's end of that channel. [`signals`] are
 //! forwarded to programs. [`status`] describes how a program ended.
 
 pub mod control;
-pub mod conversation;
 mod error;
 pub mod hosts;
+pub mod meeting;
 pub mod messages;
 pub mod nodes;
 pub mod placement;
@@ -19,5 +19,6 @@ pub mod processors;
 pub mod signals;
 pub mod ssh;
 pub mod status;
+pub mod system;
 
 pub use error::Error;

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 /// Limit of a message's size in bytes; it includes arguments and environment.
 const BYTES_MAX: u32 = 8 << 20;
+/// Size of a message's header in bytes: its length.
+const HEADER_SIZE: usize = 4;
 /// Limit of the bytes that a login prints before the greeting.
 const LOGIN_MAX: usize = 64 << 10;
 
@@ -69,6 +71,11 @@ impl Kind {
         format!("nagaya-{} ", self.name)
     }
 
+    /// Returns a failure of the launcher to start such nodes.
+    pub(crate) fn failed(self, line: &str) -> crate::Error {
+        crate::Error::new(format!("{}: {line}", self.name))
+    }
+
     /// Sends the greeting.
     ///
     /// # Errors
@@ -78,29 +85,44 @@ impl Kind {
         to.flush()
     }
 
-    /// Receives the greeting of a node of this kind, after any text that a login prints. Returns
-    /// the node's version.
+    /// Takes the greeting of a node of this kind from the bytes that have arrived, after any text
+    /// that a login prints. Returns the node's version, or `None` if the greeting is not complete.
+    /// `skipped` counts the bytes of the text, and begins with 0.
     ///
     /// # Errors
-    /// The channel is closed, or no greeting comes within 64 KiB.
-    pub fn greeted(self, from: &mut impl Read) -> std::io::Result<String> {
-        let mut line = Vec::new();
-        for _ in 0..LOGIN_MAX {
-            let mut byte = [0];
-            from.read_exact(&mut byte).map_err(closed)?;
-            match byte {
-                [b'\n'] => {
-                    let text = String::from_utf8_lossy(&line);
-                    if let Some(version) = text.strip_prefix(&self.greeting()) {
-                        return Ok(version.trim_end().to_owned());
-                    }
-                    line.clear();
-                }
-                [byte] => line.push(byte),
+    /// No greeting comes within 64 KiB.
+    pub fn greeted(
+        self,
+        bytes: &mut Vec<u8>,
+        skipped: &mut usize,
+    ) -> std::io::Result<Option<String>> {
+        while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = bytes.drain(..=end).collect();
+            let text = String::from_utf8_lossy(&line);
+            if let Some(version) = text.strip_prefix(&self.greeting()) {
+                return Ok(Some(version.trim_end().to_owned()));
             }
+            *skipped += line.len();
+        }
+        if *skipped + bytes.len() < LOGIN_MAX {
+            return Ok(None);
         }
         Err(Error::other(format!("no node of nagaya {}, but much text", self.name)))
     }
+}
+
+/// Returns the bytes of a message.
+///
+/// # Errors
+/// The message is longer than 8 MiB (E2BIG).
+pub fn encode<T: Serialize>(what: &T) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; HEADER_SIZE];
+    bytes = postcard::to_extend(what, bytes).map_err(Error::other)?;
+    let length = u32::try_from(bytes.len() - HEADER_SIZE).ok();
+    let length = length.filter(|&length| length <= BYTES_MAX);
+    let length = length.ok_or_else(|| Error::from(ErrorKind::ArgumentListTooLong))?;
+    bytes[..HEADER_SIZE].copy_from_slice(&length.to_le_bytes());
+    Ok(bytes)
 }
 
 /// Sends a message.
@@ -108,12 +130,16 @@ impl Kind {
 /// # Errors
 /// The channel is closed, or the message is longer than 8 MiB (E2BIG).
 pub fn send<T: Serialize>(to: &mut impl Write, what: &T) -> std::io::Result<()> {
-    let bytes = postcard::to_allocvec(what).map_err(Error::other)?;
-    let length = u32::try_from(bytes.len()).ok().filter(|&length| length <= BYTES_MAX);
-    let length = length.ok_or_else(|| Error::from(ErrorKind::ArgumentListTooLong))?;
-    to.write_all(&length.to_le_bytes())?;
-    to.write_all(&bytes)?;
+    to.write_all(&encode(what)?)?;
     to.flush()
+}
+
+/// Returns the size of the message behind a header.
+fn size(header: [u8; HEADER_SIZE]) -> std::io::Result<usize> {
+    match u32::from_le_bytes(header) {
+        length @ ..=BYTES_MAX => Ok(length as usize),
+        _ => Err(Error::other("bytes that are no message of nagaya")),
+    }
 }
 
 /// Receives the next message.
@@ -121,19 +147,28 @@ pub fn send<T: Serialize>(to: &mut impl Write, what: &T) -> std::io::Result<()> 
 /// # Errors
 /// The channel is closed, or the bytes are no such message.
 pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> std::io::Result<T> {
-    let mut length = [0; 4];
-    from.read_exact(&mut length).map_err(closed)?;
-    let length = u32::from_le_bytes(length);
-    if length > BYTES_MAX {
-        return Err(Error::other("bytes that are no message of nagaya"));
-    }
-    let mut bytes = vec![0; length as usize];
+    let mut header = [0; HEADER_SIZE];
+    from.read_exact(&mut header).map_err(closed)?;
+    let mut bytes = vec![0; size(header)?];
     from.read_exact(&mut bytes).map_err(closed)?;
     postcard::from_bytes(&bytes).map_err(Error::other)
 }
 
+/// Takes the next message from the bytes that have arrived, if it is complete.
+///
+/// # Errors
+/// The bytes are no such message.
+pub fn take<T: DeserializeOwned>(bytes: &mut Vec<u8>) -> std::io::Result<Option<T>> {
+    let Some(header) = bytes.first_chunk() else { return Ok(None) };
+    let end = HEADER_SIZE + size(*header)?;
+    let Some(body) = bytes.get(HEADER_SIZE..end) else { return Ok(None) };
+    let message = postcard::from_bytes(body).map_err(Error::other)?;
+    bytes.drain(..end);
+    Ok(Some(message))
+}
+
 /// Returns the same error, with a clear text for a closed connection.
-fn closed(error: Error) -> Error {
+pub(crate) fn closed(error: Error) -> Error {
     match error.kind() {
         ErrorKind::UnexpectedEof => Error::new(error.kind(), "the connection was closed"),
         _ => error,
@@ -154,20 +189,27 @@ mod tests {
         assert_eq!(receive::<(Vec<u8>, String)>(&mut &pipe[..]).unwrap(), said);
         for cut in 0..pipe.len() {
             assert!(receive::<(Vec<u8>, String)>(&mut &pipe[..cut]).is_err());
+            assert!(take::<(Vec<u8>, String)>(&mut pipe[..cut].to_vec()).unwrap().is_none());
         }
+        let mut two = [&pipe[..], b"more"].concat();
+        assert_eq!(take::<(Vec<u8>, String)>(&mut two).unwrap(), Some(said));
+        assert_eq!(two, b"more");
         pipe[3] = 0xff;
         assert!(receive::<(Vec<u8>, String)>(&mut &pipe[..]).is_err());
+        assert!(take::<(Vec<u8>, String)>(&mut pipe).is_err());
     }
 
     #[test]
     fn a_greeting_is_found_after_what_a_login_prints() {
         let mut pipe = b"Welcome to nagaya-test\n\nDisk quota: \n".to_vec();
-        assert!(KIND.greeted(&mut &pipe[..]).is_err());
+        let mut skipped = 0;
+        assert_eq!(KIND.greeted(&mut pipe, &mut skipped).unwrap(), None);
         KIND.greet(&mut pipe).unwrap();
         pipe.extend(b"more");
-        let mut rest = &pipe[..];
-        assert_eq!(KIND.greeted(&mut rest).unwrap(), KIND.version);
-        assert_eq!(rest, b"more");
-        assert!(KIND.greeted(&mut std::io::repeat(b'.')).is_err());
+        assert_eq!(KIND.greeted(&mut pipe, &mut skipped).unwrap().as_deref(), Some(KIND.version));
+        assert_eq!(pipe, b"more");
+        assert!(KIND.greeted(&mut vec![b'.'; LOGIN_MAX], &mut 0).is_err());
+        let lines = b"so much to say\n".repeat(LOGIN_MAX / 10);
+        assert!(KIND.greeted(&mut lines.clone(), &mut 0).is_err());
     }
 }

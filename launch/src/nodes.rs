@@ -1,45 +1,46 @@
 //! The processes of the nodes: starts them here or by ssh, connects them, and waits for them. They
 //! end with this process.
 
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{ErrorKind, Read as _, Result as IoResult};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::time::Duration;
 
 use net::secret::Secret;
 use rustix::thread::CpuSet;
+use sync::clock;
 
-use crate::conversation::{Addressee, Channel, Job, Said, converse};
 use crate::error::Error;
 use crate::hosts::Host;
-use crate::messages::{self, Ended, Kind, Refusal};
+use crate::meeting::{Addressee, Job, Meeting, end_of_channel};
+use crate::messages::{self, Ended};
 use crate::processors::bind;
 use crate::signals::Signals;
 use crate::ssh::{self, Remote};
-use crate::status;
+use crate::system::{Events, Process, Started, System};
 
 /// Interval at which a start checks for signals.
-const LOOK: Duration = Duration::from_millis(50);
-/// Time that the kernel may take to report the end of a process, after its connections have closed.
-const NOTICE_MAX: Duration = Duration::from_millis(100);
+const SIGNALS_INTERVAL: Duration = Duration::from_millis(50);
+/// Interval at which it checks if the program has ended, once a node has refused.
+const END_INTERVAL: Duration = Duration::from_millis(1);
 /// Time that nodes may take to end after the program.
 const END_MAX: Duration = Duration::from_secs(3);
+/// Bytes that one call reads at most.
+const READ_SIZE: usize = 64 << 10;
 
 /// The nodes of a job, the origin first.
-pub struct Nodes<J: Job> {
+pub struct Nodes<J: Job, P: Process = Started> {
     job: J,
-    nodes: Vec<Node>,
+    nodes: Vec<Node<P>>,
 }
 
-struct Node {
-    child: Option<Child>,
-    /// The control channel. The conversation's thread has it until the node has begun.
-    channel: Option<Channel>,
+struct Node<P> {
+    process: P,
     host: Host,
     is_here: bool,
+    has_begun: bool,
     /// The origin has been notified of its end.
     is_reported: bool,
 }
@@ -60,9 +61,8 @@ impl<J: Job> Nodes<J> {
         share: Option<CpuSet>,
         host: Host,
     ) -> Result<(), Error> {
-        let failed = |why| failed(J::KIND, &format!("cannot start a node: {why}"));
+        let failed = |why| J::KIND.failed(&format!("cannot start a node: {why}"));
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-        let from = ours.try_clone().map_err(failed)?;
         let mut command = Command::new("/proc/self/exe");
         let number = theirs.as_raw_fd();
         command.args([J::KIND.name, "--control", &number.to_string()]);
@@ -72,14 +72,8 @@ impl<J: Job> Nodes<J> {
             bind(&mut command, share);
         }
         let child = command.spawn().map_err(failed)?;
-        let channel = Channel { from: Box::new(from), to: Box::new(ours), errors: None };
-        self.nodes.push(Node {
-            child: Some(child),
-            channel: Some(channel),
-            host,
-            is_here: true,
-            is_reported: false,
-        });
+        let process = Started::new(child, ours.into(), None, None).map_err(failed)?;
+        self.add(process, host, true);
         Ok(())
     }
 
@@ -104,17 +98,19 @@ impl<J: Job> Nodes<J> {
             signals.leave_to(command);
             alone(command);
         });
-        let Remote { child, to, from, errors } = there.map_err(|line| failed(J::KIND, &line))?;
-        let channel =
-            Channel { from: Box::new(from), to: Box::new(to), errors: Some(Box::new(errors)) };
-        self.nodes.push(Node {
-            child: Some(child),
-            channel: Some(channel),
-            host,
-            is_here: false,
-            is_reported: false,
-        });
+        let there = there.map_err(|line| J::KIND.failed(&line));
+        let Remote { child, to, from, errors } = there?;
+        let process = Started::new(child, to.into(), Some(from.into()), Some(errors.into()));
+        let process = process.map_err(|why| J::KIND.failed(&format!("cannot start a node: {why}")));
+        self.add(process?, host, false);
         Ok(())
+    }
+}
+
+impl<J: Job, P: Process> Nodes<J, P> {
+    fn add(&mut self, process: P, host: Host, is_here: bool) {
+        let (has_begun, is_reported) = (false, false);
+        self.nodes.push(Node { process, host, is_here, has_begun, is_reported });
     }
 
     /// Returns the node's name in messages.
@@ -130,183 +126,158 @@ impl<J: Job> Nodes<J> {
     ///
     /// # Errors
     /// One line about the first node that refuses or is late. All nodes are ended then.
-    pub fn meet(&mut self, signals: &Signals, timeout: u32) -> Result<(), Error> {
-        let secret = *Secret::random().bytes();
-        let nodes = self.nodes.len() as u32;
-        let (say, hear) = channel();
-        let mut tell = Vec::new();
-        let all_are_here = self.nodes.iter().all(|node| node.is_here);
-        for (node, it) in self.nodes.iter_mut().enumerate() {
-            let (node, host, is_here) = (node as u32, &it.host, it.is_here);
-            let to = Addressee { node, nodes, host, is_here, all_are_here, secret, timeout };
-            let order = self.job.order(to);
-            let (to, everybody): (Sender<J::Everybody>, Receiver<_>) = channel();
-            tell.push(to);
-            let (control, say) = (it.channel.take().expect("no thread has it yet"), say.clone());
-            let thread = std::thread::Builder::new();
-            thread
-                .spawn(move || converse::<J>(control, node as usize, &order, &everybody, &say))
-                .map_err(|why| failed(J::KIND, &format!("cannot start a thread: {why}")))?;
-        }
-        drop(say);
-        let mut ready: Vec<Option<J::Ready>> = vec![None; self.nodes.len()];
-        self.gather(signals, timeout, &hear, |_, node, said| match said {
-            Said::Ready(it) => ready[node] = Some(it),
-            _ => unreachable!("a node is ready before it begins"),
-        })?;
-        let everybody = self.job.everybody(ready.into_iter().flatten().collect());
-        let everybody = everybody.map_err(|line| {
-            self.end();
-            failed(J::KIND, &line)
-        })?;
-        tell.iter().for_each(|to| drop(to.send(everybody.clone())));
-        self.gather(signals, timeout, &hear, |this, node, said| match said {
-            Said::Begun(mut channel) => {
-                if let Some(errors) = channel.errors.take() {
-                    pass_on(errors, this.nodes[node].host.name.clone());
-                }
-                this.nodes[node].channel = Some(channel);
+    pub fn meet(&mut self, system: &impl System<P>, timeout: u32) -> Result<(), Error> {
+        let mut meeting = self.invite(timeout);
+        let met = loop {
+            (0..self.nodes.len()).for_each(|node| self.exchange(&mut meeting, node));
+            if meeting.is_refused() && self.program_has_ended() {
+                break Ok(());
             }
-            _ => unreachable!("a node that is ready begins"),
-        })
-    }
-
-    /// Takes the next message of each node. If one does not begin, the others are ended.
-    fn gather(
-        &mut self,
-        signals: &Signals,
-        timeout: u32,
-        hear: &Receiver<(usize, Said<J::Ready>)>,
-        take: impl FnMut(&mut Self, usize, Said<J::Ready>),
-    ) -> Result<(), Error> {
-        let said = self.listen(signals, timeout, hear, take);
-        said.inspect_err(|_| self.end())
-    }
-
-    fn listen(
-        &mut self,
-        signals: &Signals,
-        timeout: u32,
-        hear: &Receiver<(usize, Said<J::Ready>)>,
-        mut take: impl FnMut(&mut Self, usize, Said<J::Ready>),
-    ) -> Result<(), Error> {
-        let begin = Instant::now();
-        let mut silent: Vec<usize> = (0..self.nodes.len()).collect();
-        while !silent.is_empty() {
-            match signals.pending() {
+            if let Some(result) = meeting.turn(&self.job, clock::now()) {
+                break result;
+            }
+            match system.pending() {
                 None | Some(libc::SIGCHLD | libc::SIGWINCH) => {}
                 Some(signal) => {
                     self.end();
-                    let status = status::end_as(signal);
+                    let status = system.end_as(signal);
                     return Err(Error { line: String::new(), status });
                 }
             }
-            match hear.recv_timeout(LOOK) {
-                Ok((_, Said::Refused(_))) if self.program_has_ended() => return Ok(()),
-                Ok((node, Said::Refused(refusal))) => {
-                    let Refusal { mut line, is_of_program } = refusal;
-                    if !is_of_program && self.nodes.len() > 1 {
-                        line = format!("{}: {line}", self.name(node));
-                    }
-                    let status = if is_of_program { 126 } else { 125 };
-                    return Err(Error { status, ..failed(J::KIND, &line) });
+            let mut events = Vec::new();
+            for (node, it) in self.nodes.iter().enumerate() {
+                let output = !meeting.output(node).is_empty();
+                let (input, errors) = (meeting.reads(node), meeting.reads_errors(node));
+                if input || output || errors {
+                    events.push((&it.process, Events { input, output, errors }));
                 }
-                Ok((node, said)) => {
-                    silent.retain(|&it| it != node);
-                    take(self, node, said);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
             }
-            if timeout > 0 && begin.elapsed() > Duration::from_secs(timeout.into()) {
-                let name = self.name(silent[0]);
-                return Err(failed(J::KIND, &format!("{name} does not begin within {timeout} s")));
-            }
-        }
-        Ok(())
+            let limit = if meeting.is_refused() { END_INTERVAL } else { SIGNALS_INTERVAL };
+            system.wait(&events, limit);
+        };
+        met.inspect_err(|_| self.end())
     }
 
-    /// Returns true if the program has begun and has ended. Other nodes may notice that before they
-    /// have begun: it is no error of theirs.
-    fn program_has_ended(&mut self) -> bool {
-        let origin = &mut self.nodes[0];
-        let Some(child) = origin.child.as_mut().filter(|_| origin.channel.is_some()) else {
-            return false;
-        };
-        let until = Instant::now() + NOTICE_MAX;
-        loop {
-            match child.try_wait() {
-                Ok(Some(_)) => return true,
-                _ if Instant::now() > until => return false,
-                _ => std::thread::sleep(Duration::from_millis(1)),
+    /// Returns a meeting that expects all nodes.
+    fn invite(&mut self, timeout: u32) -> Meeting<J> {
+        let secret = *Secret::random().bytes();
+        let nodes = self.nodes.len() as u32;
+        let all_are_here = self.nodes.iter().all(|node| node.is_here);
+        let mut meeting = Meeting::new(timeout, clock::now());
+        for node in 0..self.nodes.len() {
+            let Node { host, is_here, .. } = &self.nodes[node];
+            let (number, is_here) = (node as u32, *is_here);
+            let to =
+                Addressee { node: number, nodes, host, is_here, all_are_here, secret, timeout };
+            let order = self.job.order(to);
+            let has_errors = self.nodes[node].process.errors().is_some();
+            meeting.expect(self.name(node), order, has_errors);
+        }
+        meeting
+    }
+
+    /// Sends and receives what a node's channel takes and has, without waiting.
+    fn exchange(&mut self, meeting: &mut Meeting<J>, node: usize) {
+        let Node { process, host, has_begun, .. } = &mut self.nodes[node];
+        let now = clock::now();
+        let mut broken = None;
+        while broken.is_none() && !meeting.output(node).is_empty() {
+            match process.write(meeting.output(node)) {
+                Ok(bytes) => meeting.sent(node, bytes),
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                Err(why) if why.kind() == ErrorKind::WouldBlock => break,
+                Err(why) => broken = Some(why),
             }
         }
+        let mut buffer = [0; READ_SIZE];
+        while meeting.reads(node) {
+            match available(process.read(&mut buffer)) {
+                Ok(Some(0)) => meeting.lost(node, end_of_channel(), now),
+                Ok(Some(bytes)) => meeting.received(node, &buffer[..bytes], now),
+                Ok(None) => break,
+                Err(why) => meeting.lost(node, why, now),
+            }
+        }
+        // A node may have answered before it ended.
+        if let Some(why) = broken {
+            meeting.lost(node, why, now);
+        }
+        while meeting.reads_errors(node)
+            && let Some(errors) = process.errors()
+            && let Some(bytes) = available(errors.read(&mut buffer)).unwrap_or(Some(0))
+        {
+            meeting.printed(node, &buffer[..bytes], now);
+        }
+        if meeting.has_begun(node) && !*has_begun {
+            *has_begun = true;
+            process.begin(&host.name);
+        }
+    }
+
+    /// Returns true if the program has begun and has ended.
+    fn program_has_ended(&mut self) -> bool {
+        self.nodes[0].has_begun && self.nodes[0].process.status().is_some()
     }
 
     /// Forwards signals to the program until it has ended. Returns its exit status.
-    pub fn wait(&mut self, signals: &Signals) -> i32 {
+    pub fn wait(&mut self, system: &impl System<P>) -> i32 {
         let status = loop {
-            let origin = self.nodes[0].child.as_mut().expect("it runs");
-            if let Ok(Some(status)) = origin.try_wait() {
-                break status.into_raw();
+            if let Some(status) = self.nodes[0].process.status() {
+                break status;
             }
             self.report_ended();
-            let (signal, from_terminal) = signals.next();
-            let origin = self.nodes[0].child.as_ref().expect("it runs");
+            let (signal, from_terminal) = system.next();
             if signal != libc::SIGCHLD && !from_terminal {
-                // SAFETY: kill touches no memory. The PID still names the origin, because it has
-                // not been reaped.
-                unsafe { libc::kill(origin.id().cast_signed(), signal) };
+                self.nodes[0].process.signal(signal);
             }
         };
-        self.nodes[0].child = None;
-        let until = Instant::now() + END_MAX;
-        let runs = |node: &mut Node| {
-            let child = node.child.as_mut();
-            child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
-        };
-        while Instant::now() < until && self.nodes.iter_mut().any(runs) {
-            std::thread::sleep(Duration::from_millis(5));
+        let until = clock::now() + END_MAX;
+        let runs = |node: &mut Node<P>| node.process.status().is_none();
+        while clock::now() < until && self.nodes.iter_mut().any(runs) {
+            system.sleep(Duration::from_millis(5));
         }
         self.end();
-        status::end_as(status)
+        system.end_as(status)
     }
 
     /// Sends the origin the wait status of each node of this host that has ended.
     fn report_ended(&mut self) {
         let (origin, others) = self.nodes.split_first_mut().expect("the origin is a node");
         for (node, it) in (1..).zip(others) {
-            let Some(child) = it.child.as_mut().filter(|_| it.is_here && !it.is_reported) else {
-                continue;
-            };
-            if let (Ok(Some(status)), Some(channel)) = (child.try_wait(), &mut origin.channel) {
+            if it.is_here
+                && !it.is_reported
+                && let Some(status) = it.process.status()
+            {
                 it.is_reported = true;
-                let ended = Ended { node, status: status.into_raw() };
                 // If the channel is closed, the origin has ended, too.
-                let _ = messages::send(&mut channel.to, &ended);
+                let _ = messages::send(&mut origin.process, &Ended { node, status });
             }
         }
     }
 
     /// Ends all nodes that still run.
     fn end(&mut self) {
-        for child in self.nodes.iter_mut().filter_map(|node| node.child.as_mut()) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.nodes.iter_mut().for_each(|node| node.process.end());
         // The nodes on other hosts end with their channels.
         self.nodes.clear();
     }
 }
 
-impl<J: Job> Drop for Nodes<J> {
+impl<J: Job, P: Process> Drop for Nodes<J, P> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-fn failed(kind: Kind, line: &str) -> Error {
-    Error::new(format!("{}: {line}", kind.name))
+/// Returns the bytes that a call has read, or `None` if there are none yet.
+fn available(read: IoResult<usize>) -> IoResult<Option<usize>> {
+    match read {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(why) if matches!(why.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {
+            Ok(None)
+        }
+        Err(why) => Err(why),
+    }
 }
 
 /// Lets the child inherit this descriptor.
@@ -336,23 +307,4 @@ fn alone(command: &mut Command) {
             }
         });
     }
-}
-
-/// Copies the lines that a node on another host prints to standard error, each with the host's name
-/// in front.
-fn pass_on(errors: Box<dyn Read + Send>, host: String) {
-    let copy = move || {
-        let mut lines = BufReader::new(errors);
-        let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-            eprint_line(&host, &line);
-            line.clear();
-        }
-    };
-    let _ = std::thread::Builder::new().spawn(copy);
-}
-
-fn eprint_line(host: &str, line: &[u8]) {
-    let text = String::from_utf8_lossy(line);
-    proc::error_line!("{host}: {}", text.trim_end());
 }

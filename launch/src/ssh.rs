@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Bytes of a failed command's output that are read.
-const OUTPUT_MAX: u64 = 64 << 10;
+pub(crate) const OUTPUT_MAX: u64 = 64 << 10;
 
 /// A command that was started on another host.
 #[derive(Debug)]

@@ -113,7 +113,7 @@ pub const CONTROL: Target = Target {
 const KIND: Kind = Kind { name: "span", version: "1" };
 
 fn control(bytes: &[u8]) {
-    if let Ok(version) = KIND.greeted(&mut &*bytes) {
+    if let Ok(Some(version)) = KIND.greeted(&mut bytes.to_vec(), &mut 0) {
         assert!(!version.contains('\n'));
     }
     let mut input = Input(bytes);

@@ -1,7 +1,7 @@
 //! The control messages that start the nodes of a program, for [`launch::messages`]: an [`Order`]
 //! to each node, its [`Ready`], and [`Everybody`] to all.
 
-use launch::conversation::{Addressee, Job};
+use launch::meeting::{Addressee, Job};
 use launch::messages::Kind;
 use std::ops::Range;
 
