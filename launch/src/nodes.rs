@@ -308,3 +308,6 @@ fn alone(command: &mut Command) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;
