@@ -189,6 +189,10 @@ fn check(
     let node = node.unwrap_or_else(|| panic!("{line}: no node"));
     let fault = faults[node].unwrap_or_else(|| panic!("{line}: the node is good: {faults:?}"));
     if is_late {
+        // The last line of a command is awaited for as long.
+        let is_open =
+            has_errors[node] && matches!(fault, Fault::Closes | Fault::Garbage | Fault::Flood);
+        assert!(is_open || matches!(fault, Fault::Hangs | Fault::Partial), "{line}: {fault:?}");
         return Some(Path::Late);
     }
     let reason = match fault {
@@ -304,6 +308,8 @@ fn finish(nodes: &mut Nodes<Test, Simulated>, starter: &Starter) {
     if expected > 0 {
         world.count(Path::Forwarded);
     }
+    let all_end = world.nodes.iter().all(|node| node.died.is_some());
+    assert!(all_end || world.now >= end.max(since) + END_MAX, "nodes were killed at once");
     // The ends of nodes of this host that the origin has been told.
     let mut bytes = std::mem::take(&mut world.nodes[0].read);
     bytes.extend(world.nodes[0].take_inbox());
@@ -346,4 +352,46 @@ fn a_job_begins_or_one_line_names_the_node_that_keeps_it_from_that() {
         let never: Vec<_> = paths.iter().filter(|(_, count)| *count == 0).collect();
         assert!(never.is_empty(), "never: {never:?}");
     }
+}
+
+/// Lets nodes with these scripts meet, without errors of system calls.
+fn meet(scripts: [&[Act]; 2]) -> Result<(), Error> {
+    let step = |act: &Act| (Duration::from_millis(1), act.clone());
+    let mut world = World::new(Rng::with_seed(0));
+    world.is_calm = true;
+    for script in scripts {
+        world.add(script.iter().map(step).collect(), None);
+        world.nodes.last_mut().expect("just added").room = 16;
+    }
+    let world = Rc::new(RefCell::new(world));
+    let mut nodes = Nodes { job: Test { order_bytes: 100, disagrees: false }, nodes: Vec::new() };
+    for node in 0..scripts.len() {
+        let process = Simulated { world: world.clone(), node, errors: None };
+        nodes.add(process, Host { name: String::new(), processors: None }, true);
+    }
+    let met = nodes.meet(&Starter(world), 1);
+    clock::simulate(None);
+    met
+}
+
+fn refuses(line: &str) -> Act {
+    Act::Refuse(Refusal { line: line.into(), is_of_program: false })
+}
+
+/// The order could not be sent, and that was the reason.
+#[test]
+fn a_node_that_refuses_before_it_reads_its_order_has_its_own_reason() {
+    let dies = Act::Die(1 << 8, Duration::ZERO);
+    let met = meet([&[greeting(KIND.version), refuses("no memory"), dies], &[]]);
+    assert_eq!(met.expect_err("it refuses").line, "test: node 0: no memory");
+}
+
+#[test]
+fn a_node_that_misses_the_end_of_the_program_is_no_error() {
+    let ready = [greeting(KIND.version), Act::ReadOrder, Act::Ready, Act::ReadAll];
+    // The kernel reports the end of the origin after the other node has noticed it.
+    let begins = [&ready[..], &[Act::Begin, Act::Die(0, Duration::from_millis(20))]].concat();
+    let pause = Act::Complain(String::new());
+    let misses = [&ready[..], &[pause.clone(), pause, refuses("node 0 is lost")]].concat();
+    assert_eq!(meet([&begins, &misses]), Ok(()));
 }

@@ -102,7 +102,7 @@ pub struct Node {
     /// Bytes that were sent to the node, as far as the pipe has room, and those that it has read.
     inbox: Vec<u8>,
     pub read: Vec<u8>,
-    room: usize,
+    pub room: usize,
     /// Bytes that the starter has not read.
     outbox: Vec<u8>,
     /// Its end of the channel is closed.
@@ -127,6 +127,8 @@ pub struct Node {
 #[derive(Debug)]
 pub struct World {
     pub random: Rng,
+    /// No system call fails.
+    pub is_calm: bool,
     start: Instant,
     pub now: Duration,
     pub nodes: Vec<Node>,
@@ -145,6 +147,7 @@ impl World {
         clock::simulate(Some(start));
         Self {
             random,
+            is_calm: false,
             start,
             now: Duration::ZERO,
             nodes: Vec::new(),
@@ -160,7 +163,7 @@ impl World {
     }
 
     fn one_in(&mut self, n: u32) -> bool {
-        self.random.u32(0..n) == 0
+        !self.is_calm && self.random.u32(0..n) == 0
     }
 
     /// Adds a node.
