@@ -2,8 +2,8 @@
 //! and ends with it.
 //!
 //! It consists of steps with one system call each, because other processes may stop or continue
-//! the stub between any two of them. A SIGCONT that arrives between the last look for signals and
-//! the stop of the stub is lost. The launcher sees a stop after its SIGCONT then.
+//! the stub between any two of them. A SIGCONT that arrives between the last read of the signals
+//! and the stop of the stub is lost. The launcher sees a stop after its SIGCONT then.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

@@ -133,17 +133,24 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     drop(sent);
     drop((fds, cwd, mounts));
     close_all_but(&[2, connection.as_fd().as_raw_fd(), signals.as_raw_fd()]);
-    let mut representative = Representative::new(connection, Kernel { signals }, in_group);
+    represent(&job.name, id, Representative::new(connection, Kernel { signals }, in_group))
+}
+
+/// Represents the task until it ends.
+fn represent(
+    job: &str,
+    id: u32,
+    mut representative: Representative<Kernel>,
+) -> Result<Outcome, Failure> {
     loop {
         match representative.step() {
             None => {}
             Some(News::RanksMissing { present, expected }) => {
-                let line = missing_warning(&job.name, present, expected);
+                let line = missing_warning(job, present, expected);
                 proc::error_line!("nagaya: {line}");
             }
             Some(News::Ended(status)) => return Ok(Outcome::Ended(status)),
             Some(News::ServerLost) => {
-                let job = &job.name;
                 let line = format!("the node server of job {job} is gone, and task {id} with it");
                 return Err(Failure::ours(line));
             }
