@@ -188,7 +188,10 @@ impl Job {
                 if is_over || self.calls.model().state(pair.stub) != State::Running {
                     continue;
                 }
-                if pair.may_be_ready || self.calls.model().has_signals(pair.stub) {
+                // A stub without a task leaves its signals pending.
+                let represents = matches!(pair.phase, Phase::Represents(_));
+                let has_signals = represents && self.calls.model().has_signals(pair.stub);
+                if pair.may_be_ready || has_signals {
                     next = next.min(pair.resumes);
                     if pair.resumes <= self.now {
                         due.push(Step::Stub(at));
