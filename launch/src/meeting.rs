@@ -1,8 +1,9 @@
 //! The meeting of a job's nodes, without I/O. Each node greets, gets its order, and answers when it
 //! is ready. When all are ready, each gets the addresses of all, and begins.
 //!
-//! [`Meeting`] is told which bytes have arrived and which channels are closed, and has the bytes to
-//! send. It decides if the job begins, or which node keeps it from that.
+//! The caller reports the bytes that have arrived, and the channels that are closed, to a
+//! [`Meeting`], and sends the bytes that this has for the nodes. The meeting decides if the job
+//! begins, or which node prevents that.
 
 use std::io::{Error as IoError, ErrorKind};
 use std::time::{Duration, Instant};

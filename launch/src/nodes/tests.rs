@@ -17,7 +17,7 @@ use crate::meeting::{Addressee, Job};
 use crate::messages::{self, Ended, Kind, Refusal};
 use crate::status;
 
-use self::world::{Act, Errors, Path, Simulated, Starter, World, greeting};
+use self::world::{Act, Errors, KIND, Order, Path, Simulated, Starter, World, greeting};
 
 /// Number of seeds in an ordinary run.
 const SEEDS: u64 = 1000;
@@ -27,11 +27,6 @@ const STEP_MAX: Duration = Duration::from_millis(200);
 const NOTICE_MAX: Duration = Duration::from_millis(5);
 /// Maximum time of a start without a time limit.
 const UNLIMITED_MAX: Duration = Duration::from_secs(10);
-
-const KIND: Kind = Kind { name: "test", version: "1.2-3" };
-
-/// The number of the node, and bytes that make the order long.
-type Order = (u32, Vec<u8>);
 
 struct Test {
     order_bytes: usize,
@@ -208,15 +203,24 @@ fn check(
     None
 }
 
-/// Starts the nodes of a seed's job, and waits for its end. Returns the counts of its events.
-fn run(seed: u64) -> [u64; Path::ALL.len()] {
+/// A job that a seed selects.
+struct Seeded {
+    world: World,
+    test: Test,
+    timeout: u32,
+    faults: Vec<Option<Fault>>,
+    /// The nodes on other hosts, whose commands have a standard error.
+    has_errors: Vec<bool>,
+}
+
+/// Selects a job.
+fn select(seed: u64) -> Seeded {
     let mut random = Rng::with_seed(seed);
     let count = random.usize(1..7);
     let timeout = if random.u32(0..4) == 0 { 0 } else { random.u32(3..6) };
     let shift = random.u32(0..12);
-    let test =
-        Test { order_bytes: random.usize(0..4096) >> shift, disagrees: random.u32(0..20) == 0 };
-    let job = Test { ..test };
+    let order_bytes = random.usize(0..4096) >> shift;
+    let test = Test { order_bytes, disagrees: random.u32(0..20) == 0 };
     let mut world = World::new(random);
     let mut faults = vec![None; count];
     let mut has_errors = vec![false; count];
@@ -240,50 +244,54 @@ fn run(seed: u64) -> [u64; Path::ALL.len()] {
             world.signals.push((at, signal, from_terminal));
         }
     }
+    Seeded { world, test, timeout, faults, has_errors }
+}
+
+/// Starts the nodes of a seed's job, and waits for its end. Returns the counts of its events.
+fn run(seed: u64) -> [u64; Path::ALL.len()] {
+    let Seeded { mut world, test, timeout, faults, has_errors } = select(seed);
+    let count = faults.len();
     let fails_at = (world.random.u32(0..30) == 0).then(|| world.random.usize(0..count));
+    let started = fails_at.unwrap_or(count);
     let world = Rc::new(RefCell::new(world));
-    let mut nodes = Nodes { job, nodes: Vec::new() };
-    for (node, &is_there) in has_errors.iter().enumerate().take(fails_at.unwrap_or(count)) {
+    let mut nodes = Nodes { job: Test { ..test }, nodes: Vec::new() };
+    for (node, &is_there) in has_errors.iter().enumerate().take(started) {
         let errors = is_there.then(|| Errors { world: world.clone(), node });
         let name = if is_there { format!("host{node}") } else { String::new() };
         let process = Simulated { world: world.clone(), node, errors };
         nodes.add(process, Host { name, processors: None }, !is_there);
     }
-    let started = fails_at.unwrap_or(count);
     let starter = Starter(world.clone());
-    if fails_at.is_some() {
+    let met = fails_at.is_none().then(|| nodes.meet(&starter, timeout));
+    match met {
         // As if ENOMEM or EMFILE kept the next node from being started.
-        drop(nodes);
-        world.borrow_mut().count(Path::SpawnFailed);
-    } else {
-        match nodes.meet(&starter, timeout) {
-            Ok(()) => {
-                let mut world = world.borrow_mut();
-                let is_good = faults.iter().all(Option::is_none) && !test.disagrees;
-                let has_ended = world.nodes[0].is_over;
-                assert!(is_good || has_ended, "the job begins: {faults:?}");
-                world.count(if is_good { Path::AllBegan } else { Path::EndedBeforeOthers });
-                drop(world);
-                finish(&mut nodes, &starter);
-            }
-            Err(error) if error.line.is_empty() => {
-                let mut world = world.borrow_mut();
-                assert_eq!(world.ended_as, Some(libc::SIGTERM));
-                assert_eq!(error.status, status::shell_status(libc::SIGTERM));
-                world.count(Path::Signal);
-            }
-            Err(error) => {
-                let path = check(&error, &faults, &has_errors, &test);
-                let mut world = world.borrow_mut();
-                path.into_iter().for_each(|path| world.count(path));
-                let limit = Duration::from_secs(u64::from(timeout) * 2 + 1);
-                let limit = if timeout == 0 { UNLIMITED_MAX } else { limit };
-                assert!(world.now < limit, "{} after {:?}", error.line, world.now);
-            }
+        None => {
+            nodes.end();
+            world.borrow_mut().count(Path::SpawnFailed);
         }
-        // The caller drops the nodes, too; nothing may be left before.
-        assert!(nodes.nodes.is_empty(), "nodes are left");
+        Some(Ok(())) => {
+            let is_good = faults.iter().all(Option::is_none) && !test.disagrees;
+            let has_ended = world.borrow().nodes[0].is_over;
+            assert!(is_good || has_ended, "the job begins: {faults:?}");
+            let path = if is_good { Path::AllBegan } else { Path::EndedBeforeOthers };
+            world.borrow_mut().count(path);
+            finish(&mut nodes, &starter);
+        }
+        Some(Err(error)) if error.line.is_empty() => {
+            assert_eq!(world.borrow().ended_as, Some(libc::SIGTERM));
+            assert_eq!(error.status, status::shell_status(libc::SIGTERM));
+            world.borrow_mut().count(Path::Signal);
+        }
+        Some(Err(error)) => {
+            let path = check(&error, &faults, &has_errors, &test);
+            path.into_iter().for_each(|path| world.borrow_mut().count(path));
+            let limit = Duration::from_secs(u64::from(timeout) * 2 + 1);
+            let limit = if timeout == 0 { UNLIMITED_MAX } else { limit };
+            let now = world.borrow().now;
+            assert!(now < limit, "{} after {now:?}", error.line);
+        }
     }
+    assert!(nodes.nodes.is_empty(), "nodes are left");
     let world = world.borrow();
     for node in &world.nodes[..started] {
         assert!(node.is_over && node.is_left, "a node is left: {node:?}");
@@ -302,7 +310,7 @@ fn finish(nodes: &mut Nodes<Test, Simulated>, starter: &Starter) {
     assert_eq!((world.ended_as, shown), (Some(status), status::shell_status(status)));
     let limit = end.max(since) + END_MAX + Duration::from_millis(20);
     assert!(world.now < limit, "{:?} after {end:?}", world.now);
-    let forwarded = |it: &&(Duration, i32, bool)| it.0 < end && !it.2;
+    let forwarded = |it: &&(Duration, i32, bool)| since < end && it.0 < end && !it.2;
     let expected = signals.iter().filter(forwarded).count();
     assert_eq!(world.nodes[0].signals.len(), expected, "{signals:?}");
     if expected > 0 {
@@ -310,18 +318,18 @@ fn finish(nodes: &mut Nodes<Test, Simulated>, starter: &Starter) {
     }
     let all_end = world.nodes.iter().all(|node| node.died.is_some());
     assert!(all_end || world.now >= end.max(since) + END_MAX, "nodes were killed at once");
-    // The ends of nodes of this host that the origin has been told.
+    // The ends of nodes of this host that the origin has been reported.
     let mut bytes = std::mem::take(&mut world.nodes[0].read);
     bytes.extend(world.nodes[0].take_inbox());
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(ended) = messages::take::<Ended>(&mut bytes).expect("an end") {
-        told.push((ended.node as usize, ended.status));
+        reported.push((ended.node as usize, ended.status));
     }
     for (node, is_here) in are_here.into_iter().enumerate().skip(1) {
         let died = world.nodes[node].died;
-        let found: Vec<i32> = told.iter().filter(|it| it.0 == node).map(|it| it.1).collect();
+        let found: Vec<i32> = reported.iter().filter(|it| it.0 == node).map(|it| it.1).collect();
         match died.filter(|_| is_here) {
-            // Nothing is told while the program ends.
+            // Nothing is reported while the program ends.
             Some((at, status)) if at.max(since) + NOTICE_MAX < end => {
                 assert_eq!(found, [status], "the end of node {node}");
             }
@@ -329,13 +337,13 @@ fn finish(nodes: &mut Nodes<Test, Simulated>, starter: &Starter) {
             None => assert!(found.is_empty(), "node {node} has not ended: {found:?}"),
         }
     }
-    if !told.is_empty() {
+    if !reported.is_empty() {
         world.count(Path::Reported);
     }
 }
 
 #[test]
-fn a_job_begins_or_one_line_names_the_node_that_keeps_it_from_that() {
+fn a_job_begins_or_one_line_names_the_node_that_prevents_that() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     let seeds = match number("NAGAYA_SEED") {
         Some(seed) => seed..seed + 1,
@@ -356,7 +364,11 @@ fn a_job_begins_or_one_line_names_the_node_that_keeps_it_from_that() {
 
 /// Lets nodes with these scripts meet, without errors of system calls.
 fn meet(scripts: [&[Act]; 2]) -> Result<(), Error> {
-    let step = |act: &Act| (Duration::from_millis(1), act.clone());
+    // A node closes its channel at once after its last message.
+    let step = |act: &Act| {
+        let pause = if matches!(act, Act::Die(..)) { 0 } else { 1 };
+        (Duration::from_millis(pause), act.clone())
+    };
     let mut world = World::new(Rng::with_seed(0));
     world.is_calm = true;
     for script in scripts {

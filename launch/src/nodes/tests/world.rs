@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use sync::clock;
 
-use crate::messages::{self, Answer, Begun, Refusal};
+use crate::messages::{self, Answer, Begun, Kind, Refusal};
 use crate::status;
 use crate::system::{Events, Process, System};
 
-use super::{KIND, Order};
+/// The kind of the nodes.
+pub const KIND: Kind = Kind { name: "test", version: "1.2-3" };
+
+/// The number of the node, and bytes that make the order long.
+pub type Order = (u32, Vec<u8>);
 
 /// An event of a run. Each must happen in some run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +109,9 @@ pub struct Node {
     pub room: usize,
     /// Bytes that the starter has not read.
     outbox: Vec<u8>,
-    /// Its end of the channel is closed.
+    /// Its end of the channel is closed, which the starter reads as the end, or as ECONNRESET.
     is_closed: bool,
+    resets: bool,
     /// Standard error, if the node is on another host, and true if that is never closed.
     pub errors: Option<(Vec<u8>, bool)>,
     /// The wait status, and the time at which the starter sees it.
@@ -170,8 +175,8 @@ impl World {
     pub fn add(&mut self, script: Vec<(Duration, Act)>, errors: Option<(Vec<u8>, bool)>) {
         let next = self.now + script.first().map_or(Duration::ZERO, |it| it.0);
         let room = 1 << self.random.u32(4..17);
-        let script = script.into();
-        self.nodes.push(Node { script, next, room, errors, ..Node::default() });
+        let (script, resets) = (script.into(), self.one_in(4));
+        self.nodes.push(Node { script, next, room, resets, errors, ..Node::default() });
     }
 
     /// Advances the time, at most to `until`, to the next event.
@@ -313,7 +318,7 @@ impl Read for Simulated {
         if !world.nodes[self.node].is_closed {
             return Err(ErrorKind::WouldBlock.into());
         }
-        if world.one_in(4) {
+        if world.nodes[self.node].resets {
             world.count(Path::Reset);
             return Err(ErrorKind::ConnectionReset.into());
         }
