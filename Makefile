@@ -101,7 +101,7 @@ soak: deps
 	$(CARGO) test -p nagaya-tests --test span_programs -- --ignored --nocapture
 	$(CARGO) test --release -p nagaya-coherence --test scope_model --test sequential_model -- --ignored --nocapture
 	NAGAYA_SEEDS=$(or $(SIMULATION_SEEDS),1000000) $(CARGO) test --release -p nagaya-net -p nagaya-node --test simulation -- --nocapture
-	NAGAYA_SEEDS=$(or $(SIMULATION_SEEDS),1000000) $(CARGO) test --release -p nagaya-server --lib -- server::
+	NAGAYA_SEEDS=$(or $(SIMULATION_SEEDS),1000000) $(CARGO) test --release -p nagaya-server -p nagaya-launch --lib -- server:: nodes::
 	$(CARGO) run --release -p nagaya -- sim --soak $(or $(SOAK_PROGRAMS),1000000)
 	scripts/sanitize address
 	scripts/sanitize thread
