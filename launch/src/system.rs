@@ -8,7 +8,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::ioctl_fionbio;
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::SendFlags;
 
 use crate::signals::Signals;
 use crate::status;
@@ -107,7 +108,11 @@ impl Read for Started {
 
 impl Write for Started {
     fn write(&mut self, buffer: &[u8]) -> Result<usize> {
-        self.to.write(buffer)
+        // A node that has closed its socket must not end this process by SIGPIPE.
+        match rustix::net::send(&self.to, buffer, SendFlags::NOSIGNAL) {
+            Err(Errno::NOTSOCK) => self.to.write(buffer),
+            sent => Ok(sent?),
+        }
     }
 
     fn flush(&mut self) -> Result<()> {

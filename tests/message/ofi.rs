@@ -262,6 +262,11 @@ fn libfabric_finds_the_provider_in_a_space_only() {
     assert!(!quiet.stderr.contains("nagaya exec"), "{quiet}");
 }
 
+fn free_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").port().to_string()
+}
+
 #[test]
 fn libfabrics_ping_pong_runs() {
     for mode in ["msg", "tagged"] {
@@ -270,15 +275,23 @@ fn libfabrics_ping_pong_runs() {
             command.args(["-p", "nagaya", "-e", "rdm", "-c", "-I", "200", "-m", mode])
         };
         let job = job();
-        let server = pingpong(&job).spawn();
+        let serve = |port: &str| pingpong(&job).args(["-B", port]).spawn();
+        let call = |port: &str| pingpong(&job).args(["-P", port, "127.0.0.1"]).run();
+        let mut port = free_port();
+        let mut server = serve(&port);
         // The client gives up if no server listens yet.
-        let mut client = pingpong(&job).arg("127.0.0.1").run();
+        let mut client = call(&port);
         for _ in 0..50 {
             if client.code() == 0 {
                 break;
             }
             std::thread::sleep(Duration::from_millis(100));
-            client = pingpong(&job).arg("127.0.0.1").run();
+            // Another process may have taken the port meanwhile.
+            if !server.is_running() {
+                port = free_port();
+                server = serve(&port);
+            }
+            client = call(&port);
         }
         let table = client.ok();
         assert!(table.lines().any(|line| line.starts_with("1m")), "{table}");

@@ -84,19 +84,20 @@ impl Peers {
 fn message_us(bytes: usize, series: Series, samples: u32, percentile: u32) -> Result<f64, Failure> {
     let program = on_path("ucx_perftest")
         .ok_or_else(|| Failure::new("ucx_perftest: not installed; apt-get install ucx-utils"))?;
-    let port = free_port()?;
     let pair = cores::first_pair();
-    let perftest = |cpu| {
+    let perftest = |cpu, port: u16| {
         let mut command = cores::on(cpu, &program);
         let unset = |name: &str| std::env::var_os(name).is_none();
         command.envs(SETTINGS.into_iter().filter(|(name, _)| unset(name)));
         command.args(["-p", &port.to_string()]);
         command
     };
-    let mut server = Server::start(perftest(pair.map(|(_, second)| second)))?;
+    let start = |port| Server::start(perftest(pair.map(|(_, second)| second), port));
+    let mut port = free_port()?;
+    let mut server = start(port)?;
     let begin = Instant::now();
     loop {
-        let mut client = perftest(pair.map(|(first, _)| first));
+        let mut client = perftest(pair.map(|(first, _)| first), port);
         client.args(["127.0.0.1", "-t", "ucp_am_lat", "-f", "-v", "-w", "200"]);
         client.args(["-E", if series == Series::Spinning { "poll" } else { "sleep" }]);
         client.args(["-s", &bytes.to_string(), "-R", &percentile.to_string()]);
@@ -107,9 +108,14 @@ fn message_us(bytes: usize, series: Series, samples: u32, percentile: u32) -> Re
                     Failure::new(format!("ucx_perftest: unexpected output: {output}"))
                 });
             }
+            Err(failure) if begin.elapsed() > START_MAX => return Err(failure),
             // The server does not listen yet.
-            Err(_) if begin.elapsed() < START_MAX && server.lives() => thread::sleep(LOOK),
-            Err(failure) => return Err(failure),
+            Err(_) if server.lives() => thread::sleep(LOOK),
+            // Another process has taken the port meanwhile.
+            Err(_) => {
+                port = free_port()?;
+                server = start(port)?;
+            }
         }
     }
 }

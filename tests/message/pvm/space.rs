@@ -130,6 +130,13 @@ fn two_tasks_that_send_each_other_long_messages_at_once_lose_nothing() {
     }
 }
 
+/// The receiver waits for each message, so both tasks copy it.
+#[test]
+fn long_messages_that_both_tasks_copy_arrive_whole() {
+    let wanted = "messages that are not what was sent: 0\n";
+    same_lines("neighbours", &neighbours(&["turns", "1000", "1000000"]), wanted);
+}
+
 #[test]
 fn senders_that_are_killed_in_the_space_leave_no_torn_message() {
     let seed = nagaya_tests::seed().to_string();
