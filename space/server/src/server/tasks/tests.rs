@@ -308,9 +308,8 @@ impl Job {
         inject::set(self.injected.take());
         let (events, lost) = server.peers.wait(Some(Duration::ZERO));
         self.server_may_be_ready = true;
-        if !events.is_empty() || !lost.is_empty() {
-            self.pairs.iter_mut().for_each(|pair| pair.may_be_ready = true);
-        }
+        // A turn without events may accept a connection, or close it at once.
+        self.pairs.iter_mut().for_each(|pair| pair.may_be_ready = true);
         lost.into_iter().for_each(|key| server.disconnect(key));
         for event in events {
             match event {
