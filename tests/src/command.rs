@@ -294,6 +294,19 @@ impl Running {
         text.lines().map(str::to_owned).collect()
     }
 
+    /// Waits for `n` lines, each of which ends with a PID. Returns the PIDs.
+    ///
+    /// # Panics
+    /// As [`Running::wait_for`], or if a line has no PID.
+    #[track_caller]
+    pub fn wait_for_pids(&mut self, n: usize) -> Vec<i32> {
+        let text = self.wait_for_lines(n).join("\n");
+        let pid = |line: &str| line.rsplit(' ').next()?.parse().ok();
+        let pids: Vec<i32> = text.lines().filter_map(pid).collect();
+        assert_eq!(pids.len(), n, "{text}");
+        pids
+    }
+
     /// Waits for its end.
     ///
     /// # Panics

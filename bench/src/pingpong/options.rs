@@ -48,7 +48,7 @@ impl Options {
 
     /// Debian's MPIs as they are and under Nagaya, in less than a minute.
     pub fn demo() -> Self {
-        let words = "pingpong --mpi openmpi,mpich --mode cma,space,limit \
+        let words = "pingpong --mpi openmpi,mpich --mode cma,space,exec,limit \
                      --workload unchanged,fresh";
         Self::parse_from(words.split_whitespace())
     }

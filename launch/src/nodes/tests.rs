@@ -49,7 +49,7 @@ impl Job for Test {
     }
 }
 
-/// What is wrong with a node.
+/// A fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     OtherVersion,

@@ -23,10 +23,11 @@ static HELPING: AtomicUsize = AtomicUsize::new(0);
 /// Number of such calls for each message: a program may wait for a receive first.
 const HELPING_EACH: usize = 2;
 
-/// Waits in a row in which no receiver has invited this rank, and calls since then.
+/// Waits for large messages in a row in which no receiver has invited this rank.
 static VAIN: AtomicUsize = AtomicUsize::new(0);
+/// Large messages since [`VAIN`] has reached its limit.
 static SKIPPED: AtomicUsize = AtomicUsize::new(0);
-/// After so many vain waits only each so-manieth wait for a large message helps.
+/// Limit of such waits. Beyond it, only each sixteenth large message is waited for with help.
 const VAIN_MAX: usize = 16;
 
 /// Returns true if receivers have invited this rank lately, or it is time to try again. The MPI's

@@ -10,7 +10,7 @@ use crate::launched::{Kind, Launched, processors};
 use crate::measured;
 pub use crate::transport::Transport;
 
-/// Who executes the collective operations of a node's ranks.
+/// The executor of the collective operations of a node's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collectives {
     /// Nagaya chooses.
@@ -39,7 +39,7 @@ impl Collectives {
     }
 }
 
-/// What the user wants.
+/// The wishes of the user.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// By `--transport`.
@@ -48,7 +48,7 @@ pub struct Wanted {
     pub collectives: Collectives,
 }
 
-/// What this machine has.
+/// The processors, libraries and measurements of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// Processors for the ranks of this node.
@@ -97,9 +97,9 @@ impl fmt::Display for Chosen<Collectives> {
 /// The path of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// How messages travel.
+    /// The transport of messages.
     pub transport: Chosen<Transport>,
-    /// Who executes collective operations.
+    /// The executor of collective operations.
     pub collectives: Chosen<Collectives>,
     /// Variables of the ranks that make the MPI use it.
     pub settings: Vec<(&'static str, OsString)>,

@@ -1,5 +1,5 @@
-//! The path that the data of an MPI job takes within a node: how messages are copied, and who
-//! executes collective operations.
+//! The path that the data of an MPI job takes within a node: the transport of messages, and the
+//! executor of collective operations.
 //!
 //! | module | topic |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! The transports of messages within a node.
 
-/// How messages between ranks of a node travel.
+/// A way of messages between the ranks of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// Nagaya chooses.

@@ -151,10 +151,7 @@ pub fn a_rank_is_killed(mpi: Mpi) {
         let remains = Remains::new();
         let job = case(mpi, ranks, "forever").env(MARK, remains.mark());
         let mut job = job.time_limit(Duration::from_secs(60)).spawn();
-        let text = job.wait_for_lines(ranks).join("\n");
-        let pids: Vec<i32> =
-            text.lines().filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
-        assert_eq!(pids.len(), ranks, "{text}");
+        let pids = job.wait_for_pids(ranks);
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         std::thread::sleep(Duration::from_micros(random >> 48));
         kill(pids[usize::try_from(random % 2).expect("small")], Signal::KILL);

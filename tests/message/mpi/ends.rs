@@ -58,10 +58,7 @@ pub fn while_messages_fly(mpi: Mpi) {
         let remains = Remains::new();
         let job = mpi.launch_tasks(3, &program).arg("fly").env(MARK, remains.mark());
         let mut job = job.time_limit(TIME_LIMIT).spawn();
-        let text = job.wait_for_lines(3).join("\n");
-        let pids: Vec<i32> =
-            text.lines().filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
-        assert_eq!(pids.len(), 3, "{text}");
+        let pids = job.wait_for_pids(3);
         let task = pids[usize::try_from(random % 3).expect("small")];
         let server = parent(task);
         let pid = match victim {

@@ -40,9 +40,7 @@ pub fn end_with_a_killed_rank(mpi: Mpi) {
         let exec = exec.arg(mpi.compile("mpi_halves.c")).args(["0", &random.to_string()]);
         let job = mpi.launch(2).command(exec).env(MARK, remains.mark());
         let mut job = job.time_limit(Duration::from_secs(60)).spawn();
-        let text = job.wait_for_lines(2).join("\n");
-        let pids: Vec<i32> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
-        assert_eq!(pids.len(), 2, "{text}");
+        let pids = job.wait_for_pids(2);
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         std::thread::sleep(Duration::from_micros(random >> 46));
         kill(pids[usize::try_from(random % 2).expect("small")], Signal::KILL);

@@ -121,7 +121,7 @@ fn a_forked_child_is_a_task_of_its_own() {
 
 #[test]
 fn threads_send_while_others_wait() {
-    let wanted = "messages that are not what was sent: 0\nwaited for 7\nwaited for 8\n";
+    let wanted = "wrong messages: 0\nwaited for 7\nwaited for 8\n";
     same_lines("waiting", &run("waiting", &[]).ok(), wanted);
 }
 

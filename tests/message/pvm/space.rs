@@ -93,7 +93,7 @@ fn programs_linked_to_fixed_addresses_copy_out_of_each_others_memory() {
         let copies = || {
             let turns = machine.task(&program).args(["turns", "1000", "1000000"]);
             let printed = turns.time_limit(Duration::from_secs(120)).run().ok();
-            same_lines("neighbours", &printed, "messages that are not what was sent: 0\n");
+            same_lines("neighbours", &printed, "wrong messages: 0\n");
             let tasks = ps(|command| command.env("XDG_RUNTIME_DIR", machine.dir()));
             let turned = tasks.iter().filter(|task| task.command.contains("neighbours"));
             turned.map(|task| task.copies).sum::<u64>()
@@ -125,7 +125,7 @@ fn neighbours(arguments: &[&str]) -> String {
 #[test]
 fn two_tasks_that_send_each_other_long_messages_at_once_lose_nothing() {
     for arguments in [["flood", "400", "100000"], ["flood", "100", "3000000"]] {
-        let wanted = "messages that are not what was sent: 0\n";
+        let wanted = "wrong messages: 0\n";
         same_lines("neighbours", &neighbours(&arguments), wanted);
     }
 }
@@ -133,7 +133,7 @@ fn two_tasks_that_send_each_other_long_messages_at_once_lose_nothing() {
 /// The receiver waits for each message, so both tasks copy it.
 #[test]
 fn long_messages_that_both_tasks_copy_arrive_whole() {
-    let wanted = "messages that are not what was sent: 0\n";
+    let wanted = "wrong messages: 0\n";
     same_lines("neighbours", &neighbours(&["turns", "1000", "1000000"]), wanted);
 }
 

@@ -239,7 +239,7 @@ int main(int argc, char **argv)
 			pvm_send(tids[i], START);
 		}
 		int wrong = hear(tids[0], REPORT);
-		say("messages that are not what was sent: %d", wrong + hear(tids[1], REPORT));
+		say("wrong messages: %d", wrong + hear(tids[1], REPORT));
 	}
 	pvm_exit();
 	return 0;

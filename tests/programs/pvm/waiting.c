@@ -53,7 +53,7 @@ int main(void)
 		pthread_join(talks[i], &result);
 		bad += (long)result;
 	}
-	say("messages that are not what was sent: %ld", bad);
+	say("wrong messages: %ld", bad);
 	for (i = 0; i < 2; i++) {
 		int number = 7 + i;
 		pvm_initsend(PvmDataDefault);

@@ -95,7 +95,7 @@ struct Job {
     steps: usize,
 }
 
-/// What one step did.
+/// The effect of one step.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Deliver(i32),
