@@ -13,12 +13,13 @@
 //! nothing. If a sender dies with a claimed piece, or a piece cannot be copied, the receiver makes
 //! the whole copy anew by the original function, which has the kernel's results.
 
+use std::arch::naked_asm;
 use std::cell::Cell;
 use std::ffi::c_ulong;
 use std::mem::transmute;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use control::{Identity, ThisTask, export, hold, this_task};
@@ -27,6 +28,7 @@ use sync::futex;
 use sync::pieces::{BYTES_MAX, BYTES_MIN, Exposed};
 use sync::wait::{DOUBT, WaitPolicy};
 
+use crate::library::die;
 use crate::outbox::VERSION;
 use crate::speeds::Speeds;
 use crate::wait::ticks;
@@ -87,6 +89,7 @@ fn name() -> String {
 
 /// Creates and exports the mailbox of this task. Without it nothing changes for the MPI.
 pub fn register() {
+    find_syscall();
     let Some(task) = this_task().filter(|task| task.control.protection().is_none()) else {
         return;
     };
@@ -185,6 +188,69 @@ pub unsafe extern "C" fn process_vm_readv(
             -1
         }
     }
+}
+
+/// syscall(2), by which Intel MPI calls process_vm_readv(2). All other calls jump to the C library's
+/// function with their arguments untouched.
+///
+/// # Safety
+/// The contract of the C library's function.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall() {
+    naked_asm!(
+        "cmp rdi, {readv}",
+        "je 3f",
+        "2:",
+        "mov rax, [rip + {next}]",
+        "test rax, rax",
+        "jz 4f",
+        "jmp rax",
+        // The arguments of the call become those of the function.
+        "3:",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov rcx, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "jmp {transfer}",
+        // The first call. The pushes leave the stack at a multiple of 16 bytes, but for one word.
+        "4:",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "sub rsp, 8",
+        "call {find}",
+        "add rsp, 8",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "jmp 2b",
+        readv = const libc::SYS_process_vm_readv,
+        next = sym SYSCALL,
+        transfer = sym process_vm_readv,
+        find = sym find_syscall,
+    )
+}
+
+/// The C library's syscall(2), or 0 before its first use. MPI_Init finds it, if nobody has: a signal
+/// handler, which may not call dlsym(3), could be the first later.
+static SYSCALL: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn find_syscall() {
+    // SAFETY: the name ends with a zero.
+    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, c"syscall".as_ptr()) };
+    if address.is_null() {
+        die("the C library has no syscall(2)");
+    }
+    SYSCALL.store(address as usize, Release);
 }
 
 /// Copies all of `from`, memory of process `pid`, to `to`, together with the sender if that is

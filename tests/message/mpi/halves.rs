@@ -7,9 +7,23 @@ use nagaya_tests::remains::{MARK, Remains};
 use nagaya_tests::{WorkDir, kill, nagaya, ps, seed};
 use rustix::process::Signal;
 
+/// Runs on a machine with other work, in which receivers may find that they copy faster alone.
+const RUNS: usize = 5;
+
 /// Messages of all lengths arrive whole, nothing is written beside them, and the sender has copied
 /// a part of them.
 pub fn are_whole(mpi: Mpi) {
+    let mut copied = Vec::new();
+    // Without the library the sender copies nothing.
+    while !copied.last().is_some_and(|ranks: &Vec<u64>| ranks.iter().all(|&bytes| bytes > 1 << 20))
+    {
+        assert!(copied.len() < RUNS, "bytes by rank and run: {copied:?}");
+        copied.push(copied_by_ranks(mpi));
+    }
+}
+
+/// Returns the bytes that each rank has copied in one run.
+fn copied_by_ranks(mpi: Mpi) -> Vec<u64> {
     let dir = WorkDir::new();
     let done = dir.join("done");
     let exec = nagaya("exec").args(["--collectives", "inplace"]);
@@ -21,14 +35,10 @@ pub fn are_whole(mpi: Mpi) {
     assert_eq!(job.wait().ok().matches("messages are whole").count(), 1);
 
     let ours = done.to_str().expect("UTF-8");
-    let tasks: Vec<_> = tasks.iter().filter(|task| task.command.contains(ours)).collect();
-    assert_eq!(tasks.len(), 2, "{tasks:?}");
-    // Without the library the sender copies nothing. (Intel MPI reads by syscall(2), before which
-    // the library does not come.)
-    assert!(
-        mpi.name == "Intel MPI" || tasks.iter().all(|task| task.copied_bytes > 1 << 20),
-        "{tasks:?}"
-    );
+    let tasks = tasks.iter().filter(|task| task.command.contains(ours));
+    let copied: Vec<u64> = tasks.map(|task| task.copied_bytes).collect();
+    assert_eq!(copied.len(), 2);
+    copied
 }
 
 /// A rank is killed while both copy: the launcher ends, no message is torn, and nothing remains.
