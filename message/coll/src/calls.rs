@@ -10,6 +10,7 @@ use crate::abi::{Handle, SUCCESS};
 use crate::assist;
 use crate::both::both;
 use crate::buffer::{Elements, Failed};
+use crate::buffered;
 use crate::counts;
 use crate::exchange::Block;
 use crate::kernel::Kernel;
@@ -55,6 +56,13 @@ both! { MPI_Init_thread PMPI_Init_thread (
     assist::register();
     // SAFETY: MPI's function gets the arguments of its caller.
     unsafe { (mpi().init_thread)(argc, argv, required, provided) }
+} }
+
+both! { MPI_Finalize PMPI_Finalize () {
+    let mpi = mpi();
+    buffered::finish(mpi);
+    // SAFETY: the call is the caller's.
+    unsafe { (mpi.finalize)() }
 } }
 
 both! { MPI_Barrier PMPI_Barrier (comm: Handle) {

@@ -18,18 +18,22 @@
 //! | `outbox`, `wait`, `team` | publication of data, waiting, the ranks of a communicator |
 //! | `buffer`, `kernel` | data as contiguous bytes, loops of reductions |
 //! | `spread`, `reduce`, `exchange` | the operations |
-//! | `assist`, `speeds`, `messages` | both processors copy large messages, if that is faster |
+//! | `messages` | calls that send, and wait for the end of it |
+//! | `assist`, `speeds` | both processors copy large messages, if that is faster |
+//! | `buffered`, `late` | messages to ranks that compute |
 //! | `calls`, `both` | the exported functions, and their two names |
 
 mod abi;
 mod assist;
 mod both;
 mod buffer;
+mod buffered;
 mod calls;
 mod counts;
 mod elf;
 mod exchange;
 mod kernel;
+mod late;
 mod library;
 mod messages;
 mod mpi;

@@ -1,5 +1,6 @@
-//! Calls that wait for the end of a large message. While they wait, both processors copy
-//! (`assist`). All other calls are the MPI's.
+//! Calls that send messages and wait for their end. While they wait for the end of a large one, both
+//! processors copy (`assist`). A shorter one to a peer that computes is copied into a buffer, and
+//! nobody waits (`buffered`). All other calls are the MPI's.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicUsize;
@@ -10,7 +11,9 @@ use sync::pieces::BYTES_MIN;
 use crate::abi::{Abi, Handle, SUCCESS};
 use crate::assist::help_until;
 use crate::both::both;
+use crate::buffered::{self, Message};
 use crate::mpi::{Mpi, mpi};
+use crate::wait::ticks;
 
 /// A type and its size. If the type has been freed and its handle names another one, a message is
 /// only taken for a larger or smaller one than it is.
@@ -37,19 +40,20 @@ fn is_promising() -> bool {
     VAIN.load(Relaxed) < VAIN_MAX || SKIPPED.fetch_add(1, Relaxed).is_multiple_of(VAIN_MAX)
 }
 
-/// Returns true if a message is large enough for two copiers, and that may pay.
+/// Returns the size of a message in bytes; 0 if its elements are not of a predefined type, or the
+/// MPI is unknown.
 #[inline]
-fn is_large(mpi: &Mpi, count: c_int, kind: Handle) -> bool {
-    let Ok(count) = usize::try_from(count) else { return false };
+fn size_of_message(mpi: &Mpi, message: &Message) -> u64 {
+    let Ok(count) = usize::try_from(message.count) else { return 0 };
     if mpi.abi.is_none() {
-        return false;
+        return 0;
     }
-    let kind = mpi.handle(kind);
+    let kind = mpi.handle(message.kind);
     let size = match LAST_TYPE.load(Relaxed) == kind && kind != 0 {
         true => LAST_SIZE.load(Relaxed),
         false => bytes_of(mpi, kind),
     };
-    count.saturating_mul(size) as u64 >= BYTES_MIN && is_promising()
+    count.saturating_mul(size) as u64
 }
 
 #[cold]
@@ -69,42 +73,60 @@ fn bytes_of(mpi: &Mpi, kind: Handle) -> usize {
 unsafe fn help_with(mpi: &Mpi, request: *mut Handle) {
     let was_invited = help_until(|| {
         let mut is_done: c_int = 0;
-        // MPI passes requests by value: a pointer, or a number of 32 bits.
-        // SAFETY: by this function's contract a request is there.
-        let handle = unsafe {
-            match mpi.abi {
-                Some(Abi::Mpich) => request.cast::<u32>().read() as Handle,
-                _ => request.read(),
-            }
-        };
-        // SAFETY: the request is active, inactive or null; the status is MPI_STATUS_IGNORE.
-        let code = unsafe { (mpi.get_status)(handle, &mut is_done, mpi.status_ignore()) };
+        // SAFETY: by this function's contract a request is there, which is active, inactive or
+        // null. The status is MPI_STATUS_IGNORE.
+        let code =
+            unsafe { (mpi.get_status)(handle_at(mpi, request), &mut is_done, mpi.status_ignore()) };
         code != SUCCESS || is_done != 0
     });
     let vain = if was_invited { 0 } else { VAIN.load(Relaxed) + 1 };
     VAIN.store(vain, Relaxed);
 }
 
+/// Sends a message. If it is large, both processors copy it.
+///
+/// # Safety
+/// The arguments are those of MPI_Send.
+#[inline]
+unsafe fn send(mpi: &Mpi, message: &Message, bytes: u64) -> c_int {
+    let Message { from, count, kind, to, tag, comm } = *message;
+    if bytes < BYTES_MIN || !is_promising() {
+        // SAFETY: MPI's function gets the arguments of its caller.
+        return unsafe { (mpi.send)(from, count, kind, to, tag, comm) };
+    }
+    let mut request: Handle = 0;
+    // SAFETY: MPI_Isend has the arguments of MPI_Send, and a variable for the request, which
+    // MPI_Wait ends.
+    unsafe {
+        match (mpi.isend)(from, count, kind, to, tag, comm, &mut request) {
+            SUCCESS => {
+                help_with(mpi, &mut request);
+                (mpi.wait)(&mut request, mpi.status_ignore())
+            }
+            error => error,
+        }
+    }
+}
+
 both! { MPI_Send PMPI_Send (
     from: *const u8, count: c_int, kind: Handle, to: c_int, tag: c_int, comm: Handle,
 ) {
     let mpi = mpi();
-    if is_large(mpi, count, kind) {
-        let mut request: Handle = 0;
-        // SAFETY: MPI_Isend has the arguments of MPI_Send, and a variable for the request, which
-        // MPI_Wait ends.
-        return unsafe {
-            match (mpi.isend)(from, count, kind, to, tag, comm, &mut request) {
-                SUCCESS => {
-                    help_with(mpi, &mut request);
-                    (mpi.wait)(&mut request, mpi.status_ignore())
-                }
-                error => error,
-            }
-        };
+    let message = Message { from, count, kind, to, tag, comm };
+    let bytes = size_of_message(mpi, &message);
+    if !buffered::SIZES.contains(&bytes) {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { send(mpi, &message, bytes) };
     }
-    // SAFETY: MPI's function gets the arguments of its caller.
-    unsafe { (mpi.send)(from, count, kind, to, tag, comm) }
+    // SAFETY: the arguments are the caller's. A predefined type has no gaps.
+    if let Some(code) = unsafe { buffered::send(mpi, &message, bytes) } {
+        return code;
+    }
+    let begin = ticks();
+    // SAFETY: the arguments are the caller's.
+    let code = unsafe { send(mpi, &message, bytes) };
+    buffered::ended(mpi, &message, bytes, ticks().wrapping_sub(begin));
+    code
 } }
 
 both! { MPI_Isend PMPI_Isend (
@@ -112,12 +134,40 @@ both! { MPI_Isend PMPI_Isend (
     request: *mut Handle,
 ) {
     let mpi = mpi();
-    if is_large(mpi, count, kind) {
+    let message = Message { from, count, kind, to, tag, comm };
+    let bytes = size_of_message(mpi, &message);
+    let is_short = buffered::SIZES.contains(&bytes);
+    if is_short {
+        // SAFETY: the arguments are the caller's. A predefined type has no gaps.
+        if let Some(code) = unsafe { buffered::start(mpi, &message, bytes, request) } {
+            return code;
+        }
+    }
+    if bytes >= BYTES_MIN && is_promising() {
         HELPING.fetch_add(HELPING_EACH, Relaxed);
     }
     // SAFETY: MPI's function gets the arguments of its caller.
-    unsafe { (mpi.isend)(from, count, kind, to, tag, comm, request) }
+    let code = unsafe { (mpi.isend)(from, count, kind, to, tag, comm, request) };
+    if is_short && code == SUCCESS {
+        // SAFETY: MPI has written a handle into the caller's variable.
+        buffered::watch(unsafe { handle_at(mpi, request) }, &message, bytes);
+    }
+    code
 } }
+
+/// Reads a request: a pointer, or a number of 32 bits.
+///
+/// # Safety
+/// A request of the MPI is there.
+unsafe fn handle_at(mpi: &Mpi, request: *const Handle) -> Handle {
+    // SAFETY: by this function's contract a request is there.
+    unsafe {
+        match mpi.abi {
+            Some(Abi::Mpich) => request.cast::<u32>().read() as Handle,
+            _ => request.read(),
+        }
+    }
+}
 
 /// Returns true if this call that waits may help a receiver.
 #[inline]
@@ -128,12 +178,19 @@ fn helps() -> bool {
 
 both! { MPI_Wait PMPI_Wait (request: *mut Handle, status: *mut c_void) {
     let mpi = mpi();
+    // SAFETY: a caller without a valid address breaks MPI's contract, too.
+    let is_watched = !request.is_null() && buffered::is_watched(unsafe { handle_at(mpi, request) });
+    let begin = if is_watched { ticks() } else { 0 };
     if helps() {
         // SAFETY: the request is the caller's.
         unsafe { help_with(mpi, request) };
     }
     // SAFETY: MPI's function gets the arguments of its caller.
-    unsafe { (mpi.wait)(request, status) }
+    let code = unsafe { (mpi.wait)(request, status) };
+    if is_watched {
+        buffered::waited(mpi, ticks().wrapping_sub(begin));
+    }
+    code
 } }
 
 both! { MPI_Waitall PMPI_Waitall (count: c_int, requests: *mut Handle, statuses: *mut c_void) {

@@ -24,6 +24,7 @@ pub struct Mpi {
     pub init: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int,
     pub init_thread:
         unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int,
+    pub finalize: unsafe extern "C" fn() -> c_int,
     pub initialized: unsafe extern "C" fn(*mut c_int) -> c_int,
     pub finalized: unsafe extern "C" fn(*mut c_int) -> c_int,
     pub comm_rank: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
@@ -105,6 +106,7 @@ impl Mpi {
                 long: library.operations("_c"),
                 init: library.function("PMPI_Init"),
                 init_thread: library.function("PMPI_Init_thread"),
+                finalize: library.function("PMPI_Finalize"),
                 initialized: library.function("PMPI_Initialized"),
                 finalized: library.function("PMPI_Finalized"),
                 comm_rank: library.function("PMPI_Comm_rank"),
@@ -168,6 +170,11 @@ impl Mpi {
     /// `MPI_COMM_WORLD`.
     pub fn comm_world(&self) -> Handle {
         self.choose(self.library.object("ompi_mpi_comm_world").unwrap_or(0), 0x4400_0000)
+    }
+
+    /// `MPI_PROC_NULL`.
+    pub fn proc_null(&self) -> c_int {
+        self.choose(-2, -1)
     }
 
     /// `MPI_STATUS_IGNORE`.

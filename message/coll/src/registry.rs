@@ -64,16 +64,31 @@ fn entries(task: &ThisTask) -> &'static HashMap<u32, u32> {
 
 /// Returns the tasks of a communicator's ranks; `None` if one is not registered.
 pub fn tasks(mpi: &Mpi, comm: Handle, ranks: usize) -> Option<Vec<u32>> {
+    let all: Vec<c_int> = (0..ranks as c_int).collect();
+    tasks_of(mpi, comm, &all)
+}
+
+/// Returns true if this rank of a communicator is registered: it is a task of this space. An
+/// intercommunicator's ranks are never.
+pub fn is_task(mpi: &Mpi, comm: Handle, rank: c_int) -> bool {
+    let mut is_inter: c_int = 0;
+    // SAFETY: a message has been sent by this communicator. MPI writes one number.
+    let asked = unsafe { (mpi.comm_test_inter)(comm, &mut is_inter) };
+    asked == SUCCESS && is_inter == 0 && rank >= 0 && tasks_of(mpi, comm, &[rank]).is_some()
+}
+
+/// Returns the tasks of some ranks of a communicator; `None` if one is not registered.
+fn tasks_of(mpi: &Mpi, comm: Handle, in_group: &[c_int]) -> Option<Vec<u32>> {
     let entries = entries(&this_task()?);
-    let in_group: Vec<c_int> = (0..ranks as c_int).collect();
-    let mut in_world = vec![-1; ranks];
+    let mut in_world = vec![-1; in_group.len()];
     let (mut group, mut world): (Handle, Handle) = (0, 0);
     // SAFETY: MPI writes handles, and a number for each rank, into variables of these sizes.
     let asked = unsafe {
         (mpi.comm_group)(comm, &mut group);
         (mpi.comm_group)(mpi.comm_world(), &mut world);
         let (from, to) = (in_group.as_ptr(), in_world.as_mut_ptr());
-        let asked = (mpi.group_translate_ranks)(group, ranks as c_int, from, world, to);
+        let count = in_group.len() as c_int;
+        let asked = (mpi.group_translate_ranks)(group, count, from, world, to);
         (mpi.group_free)(&mut group);
         (mpi.group_free)(&mut world);
         asked

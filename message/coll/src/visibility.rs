@@ -90,8 +90,9 @@ const fn terminated(name: &'static str) -> &'static CStr {
 }
 
 /// All functions that the library exports.
-static NAMES: [Name; 34] = names! {
-    MPI_Init PMPI_Init, MPI_Init_thread PMPI_Init_thread, MPI_Barrier PMPI_Barrier,
+static NAMES: [Name; 36] = names! {
+    MPI_Init PMPI_Init, MPI_Init_thread PMPI_Init_thread, MPI_Finalize PMPI_Finalize,
+    MPI_Barrier PMPI_Barrier,
     MPI_Bcast PMPI_Bcast, MPI_Reduce PMPI_Reduce, MPI_Allreduce PMPI_Allreduce,
     MPI_Allgather PMPI_Allgather, MPI_Alltoall PMPI_Alltoall,
     MPI_Bcast_c PMPI_Bcast_c, MPI_Reduce_c PMPI_Reduce_c, MPI_Allreduce_c PMPI_Allreduce_c,

@@ -11,6 +11,7 @@ mod copies;
 mod ends;
 mod halves;
 mod jobs;
+mod late;
 mod matrix;
 mod nodes;
 mod path;
@@ -97,6 +98,11 @@ macro_rules! cells {
             #[test]
             fn a_rank_killed_in_an_operation_in_place() {
                 coll::a_rank_is_killed($mpi);
+            }
+
+            #[test]
+            fn sends_to_a_rank_that_computes_do_not_wait() {
+                late::do_not_wait($mpi);
             }
 
             #[test]
