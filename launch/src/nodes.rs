@@ -25,6 +25,9 @@ use crate::system::{Events, Process, Started, System};
 const SIGNALS_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which it checks if the program has ended, once a node has refused.
 const END_INTERVAL: Duration = Duration::from_millis(1);
+/// Intervals of the checks whether the other nodes have ended after the program.
+const LAST_INTERVAL_MIN: Duration = Duration::from_micros(250);
+const LAST_INTERVAL_MAX: Duration = Duration::from_millis(5);
 /// Time that nodes may take to end after the program.
 const END_MAX: Duration = Duration::from_secs(3);
 /// Bytes that one call reads at most.
@@ -233,8 +236,10 @@ impl<J: Job, P: Process> Nodes<J, P> {
         };
         let until = clock::now() + END_MAX;
         let runs = |node: &mut Node<P>| node.process.status().is_none();
+        let mut interval = LAST_INTERVAL_MIN;
         while clock::now() < until && self.nodes.iter_mut().any(runs) {
-            system.sleep(Duration::from_millis(5));
+            system.sleep(interval);
+            interval = (2 * interval).min(LAST_INTERVAL_MAX);
         }
         self.end();
         system.end_as(status)

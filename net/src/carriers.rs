@@ -75,6 +75,11 @@ impl Carriers {
         Ok(Self { list, epoll })
     }
 
+    /// Returns true if UCX is one of them.
+    pub fn have_ucx(&self) -> bool {
+        self.list.iter().any(|(kind, _)| *kind == CarrierKind::Ucx)
+    }
+
     /// Returns the addresses of all carriers, for a peer's [`connect`](Self::connect).
     pub fn address(&self) -> Result<Vec<u8>, FabricError> {
         let mut bytes = Vec::new();

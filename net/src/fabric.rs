@@ -150,6 +150,11 @@ impl Fabric {
         self.late_wakes
     }
 
+    /// Returns true if UCX is one of the carriers.
+    pub fn has_ucx(&self) -> bool {
+        self.carriers.have_ucx()
+    }
+
     /// Learns the addresses of all peers that may call. The fabric then listens only on those
     /// interfaces by which they reach it, unless one of them does not come by these.
     pub fn expect(&mut self, peers: &[&[u8]]) {

@@ -103,6 +103,8 @@ impl Meeting {
                 Some(Err(Gone::Left(node))) => {
                     Some(Err(format!("{me} does not find all: {} has left", names[node as usize])))
                 }
+                // The last one has connected.
+                _ if mesh.is_whole() => break,
                 _ if is_over() => Some(Err("the command that starts the nodes has ended".into())),
                 _ if clock::now() > self.until => {
                     Some(Err(format!("{me} does not find the others")))
@@ -299,6 +301,11 @@ impl Mesh {
     /// readable.
     pub fn may_sleep(&mut self) -> Result<bool, FabricError> {
         self.fabric.arm()
+    }
+
+    /// Returns true if UCX is one of the carriers.
+    pub fn has_ucx(&self) -> bool {
+        self.fabric.has_ucx()
     }
 
     /// See [`Fabric::remains`].

@@ -110,7 +110,7 @@ fn late_after(bytes: u64) -> u64 {
 /// was not buffered.
 ///
 /// # Safety
-/// The arguments are those of MPI_Send, of this size, and the elements have no gaps.
+/// The arguments are those of MPI_Send.
 #[inline]
 pub unsafe fn send(mpi: &Mpi, message: &Message, bytes: u64) -> Option<c_int> {
     if LATE_PEERS.load(Relaxed) == 0 {
@@ -124,15 +124,21 @@ pub unsafe fn send(mpi: &Mpi, message: &Message, bytes: u64) -> Option<c_int> {
 /// As of `send`.
 #[cold]
 unsafe fn send_buffered(mpi: &Mpi, message: &Message, bytes: u64) -> Option<c_int> {
+    // The given size is a guess, and elements of other types have gaps.
+    let size = mpi.types.named(mpi.handle(message.kind))?.size;
+    let size = size.checked_mul(message.count.try_into().ok()?)?;
+    if size as u64 != bytes {
+        return None;
+    }
     let mut state = state()?;
     if !state.peer(mpi, message)?.lateness.is_buffered() {
         return None;
     }
-    let buffer = state.buffer(mpi, bytes as usize)?;
-    // SAFETY: the caller's message has so many bytes, and the buffer has room for them. MPI
-    // passes the request into a variable, and does not change the buffer.
+    let buffer = state.buffer(mpi, size)?;
+    // SAFETY: the caller's message has this size, and the buffer has room for it. MPI passes the
+    // request into a variable, and does not change the buffer.
     unsafe {
-        buffer.bytes.as_mut_ptr().copy_from_nonoverlapping(message.from, bytes as usize);
+        buffer.bytes.as_mut_ptr().copy_from_nonoverlapping(message.from, size);
         let Message { count, kind, to, tag, comm, .. } = *message;
         let from = buffer.bytes.as_ptr();
         let mut request: Handle = 0;

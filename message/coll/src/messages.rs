@@ -15,9 +15,9 @@ use crate::buffered::{self, Message};
 use crate::mpi::{Mpi, mpi};
 use crate::wait::ticks;
 
-/// A type and its size. If the type has been freed and its handle names another one, a message is
-/// only taken for a larger or smaller one than it is.
-static LAST_TYPE: AtomicUsize = AtomicUsize::new(0);
+/// A type and its size; none at first. If threads store different ones at once, a message may be
+/// taken for a larger or smaller one than it is.
+static LAST_TYPE: AtomicUsize = AtomicUsize::new(usize::MAX);
 static LAST_SIZE: AtomicUsize = AtomicUsize::new(0);
 
 /// Calls that wait after the start of a large message, and help its receiver. Which one waits for
@@ -40,16 +40,24 @@ fn is_promising() -> bool {
     VAIN.load(Relaxed) < VAIN_MAX || SKIPPED.fetch_add(1, Relaxed).is_multiple_of(VAIN_MAX)
 }
 
+/// Returns true if a message is shorter than all with which this library does anything: the common
+/// case, which must cost next to nothing. False if that is not known at once.
+#[inline]
+fn is_small(mpi: &Mpi, count: c_int, kind: Handle) -> bool {
+    let size = LAST_SIZE.load(Relaxed);
+    let is_last = LAST_TYPE.load(Relaxed) == mpi.handle(kind);
+    is_last && count >= 0 && (count as u64).saturating_mul(size as u64) < *buffered::SIZES.start()
+}
+
 /// Returns the size of a message in bytes; 0 if its elements are not of a predefined type, or the
 /// MPI is unknown.
-#[inline]
 fn size_of_message(mpi: &Mpi, message: &Message) -> u64 {
     let Ok(count) = usize::try_from(message.count) else { return 0 };
     if mpi.abi.is_none() {
         return 0;
     }
     let kind = mpi.handle(message.kind);
-    let size = match LAST_TYPE.load(Relaxed) == kind && kind != 0 {
+    let size = match LAST_TYPE.load(Relaxed) == kind {
         true => LAST_SIZE.load(Relaxed),
         false => bytes_of(mpi, kind),
     };
@@ -87,7 +95,6 @@ unsafe fn help_with(mpi: &Mpi, request: *mut Handle) {
 ///
 /// # Safety
 /// The arguments are those of MPI_Send.
-#[inline]
 unsafe fn send(mpi: &Mpi, message: &Message, bytes: u64) -> c_int {
     let Message { from, count, kind, to, tag, comm } = *message;
     if bytes < BYTES_MIN || !is_promising() {
@@ -108,9 +115,19 @@ unsafe fn send(mpi: &Mpi, message: &Message, bytes: u64) -> c_int {
     }
 }
 
-both! { MPI_Send PMPI_Send (
-    from: *const u8, count: c_int, kind: Handle, to: c_int, tag: c_int, comm: Handle,
-) {
+/// MPI_Send of a message that may not be small.
+///
+/// # Safety
+/// The arguments are those of MPI_Send.
+#[inline(never)]
+unsafe fn send_long(
+    from: *const u8,
+    count: c_int,
+    kind: Handle,
+    to: c_int,
+    tag: c_int,
+    comm: Handle,
+) -> c_int {
     let mpi = mpi();
     let message = Message { from, count, kind, to, tag, comm };
     let bytes = size_of_message(mpi, &message);
@@ -118,7 +135,7 @@ both! { MPI_Send PMPI_Send (
         // SAFETY: the arguments are the caller's.
         return unsafe { send(mpi, &message, bytes) };
     }
-    // SAFETY: the arguments are the caller's. A predefined type has no gaps.
+    // SAFETY: the arguments are the caller's.
     if let Some(code) = unsafe { buffered::send(mpi, &message, bytes) } {
         return code;
     }
@@ -127,6 +144,46 @@ both! { MPI_Send PMPI_Send (
     let code = unsafe { send(mpi, &message, bytes) };
     buffered::ended(mpi, &message, bytes, ticks().wrapping_sub(begin));
     code
+}
+
+/// MPI_Isend of a message that may not be small.
+///
+/// # Safety
+/// The arguments are those of MPI_Isend.
+#[inline(never)]
+unsafe fn start_long(mpi: &Mpi, message: &Message, request: *mut Handle) -> c_int {
+    let bytes = size_of_message(mpi, message);
+    let is_short = buffered::SIZES.contains(&bytes);
+    if is_short {
+        // SAFETY: the arguments are the caller's.
+        if let Some(code) = unsafe { buffered::start(mpi, message, bytes, request) } {
+            return code;
+        }
+    }
+    if bytes >= BYTES_MIN && is_promising() {
+        HELPING.fetch_add(HELPING_EACH, Relaxed);
+    }
+    let Message { from, count, kind, to, tag, comm } = *message;
+    // SAFETY: MPI's function gets the arguments of its caller.
+    let code = unsafe { (mpi.isend)(from, count, kind, to, tag, comm, request) };
+    if is_short && code == SUCCESS {
+        // SAFETY: MPI has written a handle into the caller's variable.
+        buffered::watch(unsafe { handle_at(mpi, request) }, message, bytes);
+    }
+    code
+}
+
+both! { MPI_Send PMPI_Send (
+    from: *const u8, count: c_int, kind: Handle, to: c_int, tag: c_int, comm: Handle,
+) {
+    let mpi = mpi();
+    // SAFETY: the arguments are the caller's.
+    unsafe {
+        match is_small(mpi, count, kind) {
+            true => (mpi.send)(from, count, kind, to, tag, comm),
+            false => send_long(from, count, kind, to, tag, comm),
+        }
+    }
 } }
 
 both! { MPI_Isend PMPI_Isend (
@@ -134,25 +191,13 @@ both! { MPI_Isend PMPI_Isend (
     request: *mut Handle,
 ) {
     let mpi = mpi();
+    if is_small(mpi, count, kind) {
+        // SAFETY: MPI's function gets the arguments of its caller.
+        return unsafe { (mpi.isend)(from, count, kind, to, tag, comm, request) };
+    }
     let message = Message { from, count, kind, to, tag, comm };
-    let bytes = size_of_message(mpi, &message);
-    let is_short = buffered::SIZES.contains(&bytes);
-    if is_short {
-        // SAFETY: the arguments are the caller's. A predefined type has no gaps.
-        if let Some(code) = unsafe { buffered::start(mpi, &message, bytes, request) } {
-            return code;
-        }
-    }
-    if bytes >= BYTES_MIN && is_promising() {
-        HELPING.fetch_add(HELPING_EACH, Relaxed);
-    }
-    // SAFETY: MPI's function gets the arguments of its caller.
-    let code = unsafe { (mpi.isend)(from, count, kind, to, tag, comm, request) };
-    if is_short && code == SUCCESS {
-        // SAFETY: MPI has written a handle into the caller's variable.
-        buffered::watch(unsafe { handle_at(mpi, request) }, &message, bytes);
-    }
-    code
+    // SAFETY: the arguments are the caller's.
+    unsafe { start_long(mpi, &message, request) }
 } }
 
 /// Reads a request: a pointer, or a number of 32 bits.
@@ -176,11 +221,14 @@ fn helps() -> bool {
     HELPING.load(Relaxed) > 0 && HELPING.fetch_update(Relaxed, Relaxed, one_less).is_ok()
 }
 
-both! { MPI_Wait PMPI_Wait (request: *mut Handle, status: *mut c_void) {
+/// MPI_Wait that may help a receiver, or for a send that is watched.
+///
+/// # Safety
+/// The arguments are those of MPI_Wait.
+#[inline(never)]
+unsafe fn wait_long(request: *mut Handle, status: *mut c_void, is_watched: bool) -> c_int {
     let mpi = mpi();
-    // SAFETY: a caller without a valid address breaks MPI's contract, too.
-    let is_watched = !request.is_null() && buffered::is_watched(unsafe { handle_at(mpi, request) });
-    let begin = if is_watched { ticks() } else { 0 };
+    let begin = ticks();
     if helps() {
         // SAFETY: the request is the caller's.
         unsafe { help_with(mpi, request) };
@@ -191,6 +239,18 @@ both! { MPI_Wait PMPI_Wait (request: *mut Handle, status: *mut c_void) {
         buffered::waited(mpi, ticks().wrapping_sub(begin));
     }
     code
+}
+
+both! { MPI_Wait PMPI_Wait (request: *mut Handle, status: *mut c_void) {
+    let mpi = mpi();
+    // SAFETY: the arguments are the caller's. One without a valid address breaks MPI's contract.
+    unsafe {
+        let is_watched = !request.is_null() && buffered::is_watched(handle_at(mpi, request));
+        match is_watched || HELPING.load(Relaxed) > 0 {
+            false => (mpi.wait)(request, status),
+            true => wait_long(request, status, is_watched),
+        }
+    }
 } }
 
 both! { MPI_Waitall PMPI_Waitall (count: c_int, requests: *mut Handle, statuses: *mut c_void) {

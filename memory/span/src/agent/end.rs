@@ -10,7 +10,7 @@ use node::flush::FLUSH;
 use super::state::Agent;
 use crate::frame::{Frame, Message};
 
-/// Time that a node waits before it exits, after the order to exit.
+/// Time that a node over UCX waits before it exits, after the order to exit.
 const EXIT_DELAY: Duration = Duration::from_millis(50);
 /// Time limit for other nodes to begin, after the program has ended.
 const BEGIN_MAX: Duration = Duration::from_secs(30);
@@ -103,7 +103,9 @@ impl Agent {
     /// The origin has ended the program, and reported the cause.
     pub(super) fn exit_as_told(&mut self, status: i32) -> ! {
         // Before 1.14 UCX may abort a process in which it notices that a peer has gone.
-        std::thread::sleep(EXIT_DELAY);
+        if self.engine.mesh.as_ref().is_some_and(Mesh::has_ucx) {
+            std::thread::sleep(EXIT_DELAY);
+        }
         exit(status)
     }
 }
