@@ -50,6 +50,8 @@ impl Node {
                     early.into_iter().for_each(|message| self.receive(message));
                     self.stage = Stage::Talks;
                     self.failure = result.err();
+                } else {
+                    assert!(!self.mesh.is_whole(), "a node waits, although all have connected");
                 }
             }
             Stage::Talks | Stage::Leaves => self.talk(network),
@@ -64,7 +66,7 @@ impl Node {
             Stage::Over => Wait::Over,
             Stage::Talks if self.actions > 0 || !self.has_sent_all => Wait::Ready,
             _ if !sleeps => Wait::Ready,
-            // A node that meets polls twenty times a second.
+            // As `Mesh::meet`.
             Stage::Meets(_) => Wait::Message(Some(clock::now() + Duration::from_millis(20))),
             _ => Wait::Message(self.mesh.deadline()),
         };
