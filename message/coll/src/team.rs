@@ -361,22 +361,41 @@ impl Team {
     /// Waits until all ranks have published this step.
     #[inline]
     pub fn meet(&mut self, number: u64) {
-        if !self.is_crowded {
-            for other in self.others() {
-                self.await_published(other, number);
-            }
-        } else if self.rank == 0 {
-            for other in self.others() {
-                self.await_published(other, number);
-            }
-            let go = self.step();
-            self.publish_nothing(go);
-        } else {
-            let go = self.step();
-            self.await_published(0, go);
-        }
+        self.await_all(move |outbox| outbox.has_published(number));
         // A rank that publishes a step is done with the steps before.
         self.all_done = self.all_done.max(number - 1);
+    }
+
+    /// Waits until `ready` returns true for all other ranks.
+    ///
+    /// With more tasks than processors, rank 0 waits for all ranks and then publishes a step, so
+    /// that a sleeping rank wakes once. A rank that is awake also looks at all others itself: each
+    /// rank then runs once for each operation. If all waited for rank 0, the others would run twice
+    /// whenever rank 0 is not the last.
+    #[inline]
+    fn await_all(&mut self, ready: impl Fn(&Outbox) -> bool + Copy) {
+        if !self.is_crowded {
+            for other in self.others() {
+                wait::wait(self.outboxes[other], &mut self.policy, false, ready);
+            }
+            return;
+        }
+        let go = self.step();
+        if self.rank == 0 {
+            for other in self.others() {
+                wait::wait(self.outboxes[other], &mut self.policy, true, ready);
+            }
+            return self.publish_nothing(go);
+        }
+        let (rank, ranks, outboxes) = (self.rank, self.ranks, &self.outboxes);
+        let next = Cell::new(1);
+        let is_over = |first: &Outbox| {
+            while next.get() < ranks && ready(outboxes[(rank + next.get()) % ranks]) {
+                next.set(next.get() + 1);
+            }
+            next.get() == ranks || first.has_published(go)
+        };
+        wait::wait(outboxes[0], &mut self.policy, true, is_over);
     }
 
     /// Reports that this rank is done with all data so far. Each operation ends with this call.
@@ -390,17 +409,8 @@ impl Team {
     pub fn finish_all(&mut self) {
         self.finish();
         let number = self.number;
-        if !self.is_crowded {
-            self.wait_done(number);
-        } else if self.rank == 0 {
-            self.wait_done(number);
-            let go = self.step();
-            self.publish_nothing(go);
-        } else {
-            let go = self.step();
-            self.await_published(0, go);
-            self.all_done = number;
-        }
+        self.await_all(move |outbox| outbox.done() >= number);
+        self.all_done = self.all_done.max(number);
     }
 
     /// Waits until all ranks are done with a step.
