@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slotmap::{DefaultKey, SlotMap};
 use sync::clock;
-use sync::wait::WaitPolicy;
+use sync::wait::{self, WaitPolicy};
 
 use crate::carriers::{self, Carriers};
 use crate::error::FabricError;
@@ -325,6 +325,25 @@ impl Fabric {
         }
     }
 
+    /// Takes a step of a wait for [`poll`](Self::poll), which has returned no event: spins, yields,
+    /// or sleeps at most until `end`. The caller ends the wait with [`waited`](Self::waited).
+    pub fn rest(&mut self, end: Instant) -> Result<(), FabricError> {
+        if self.wait_policy.looks_again(true) {
+            return Ok(());
+        }
+        self.sleep(end)?;
+        self.tend();
+        Ok(())
+    }
+
+    /// Ends a wait of [`rest`](Self::rest). `found` is true if an event came.
+    pub fn waited(&mut self, found: bool) {
+        match found {
+            true => self.wait_policy.found(),
+            false => self.wait_policy.give_up(),
+        }
+    }
+
     /// Polls without a look at the clock, which takes longer than a poll.
     fn poll_times(&mut self, times: u32) -> Option<Event> {
         if self.until_tend == 0 {
@@ -332,16 +351,12 @@ impl Fabric {
             self.tend();
         }
         self.until_tend -= 1;
-        for _ in 0..times {
+        wait::poll_times(times, || {
             if self.events.is_empty() {
                 self.run_carriers();
             }
-            if let Some(event) = self.events.pop_front() {
-                return Some(event);
-            }
-            std::hint::spin_loop();
-        }
-        None
+            self.events.pop_front()
+        })
     }
 
     /// Sleeps until there may be something to [`poll`](Self::poll), at most until `end`. It may

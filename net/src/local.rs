@@ -17,6 +17,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use slotmap::{DefaultKey, Key as _, SlotMap};
+use sync::wait::Backoff;
 
 use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way, key_of};
 use crate::error::FabricError;
@@ -328,6 +329,7 @@ impl Carrier for Local {
 
     fn settle(&mut self) {
         let until = Instant::now() + END_MAX;
+        let mut backoff = Backoff::default();
         let waits = |c: &Connection| !c.has_failed && !c.has_ended && !c.queue.is_empty();
         while self.connections.values().any(waits) && Instant::now() < until {
             self.poll();
@@ -335,7 +337,7 @@ impl Carrier for Local {
             for connection in self.connections.values_mut() {
                 connection.send(|tag| happened.push_back(Happened::Sent(tag, Ok(()))));
             }
-            std::thread::sleep(Duration::from_micros(50));
+            backoff.pause();
         }
     }
 

@@ -260,6 +260,19 @@ impl Mesh {
         }
     }
 
+    /// Waits for the next message until `end`; `None` without one, or if the fabric fails.
+    pub fn wait(&mut self, end: Instant) -> Option<Result<Received, Gone>> {
+        loop {
+            let received = self.receive();
+            let is_over = received.is_some() || clock::now() >= end;
+            let until = self.deadline().map_or(end, |deadline| deadline.min(end));
+            if is_over || self.fabric.rest(until).is_err() {
+                self.fabric.waited(received.is_some());
+                return received;
+            }
+        }
+    }
+
     /// Returns the node of a peer, if it is one of the others.
     fn node_of(&self, peer: Peer) -> Option<NodeId> {
         let node = NodeId::try_from(peer.id).ok()?;

@@ -23,6 +23,7 @@ use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
 use slotmap::{DefaultKey, Key as _, SlotMap};
 use sync::inject::{self, Call};
+use sync::wait::Backoff;
 
 use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way, key_of};
 use crate::error::FabricError;
@@ -373,6 +374,7 @@ impl Tcp {
     /// Waits a limited time until the peers' hosts have all bytes.
     fn drain(&mut self) {
         let until = Instant::now() + END_MAX;
+        let mut backoff = Backoff::default();
         let keys: Vec<_> = self.connections.keys().collect();
         loop {
             keys.iter().for_each(|&key| self.write(key));
@@ -384,7 +386,7 @@ impl Tcp {
             if !self.connections.values().any(is_sending) || Instant::now() >= until {
                 return;
             }
-            std::thread::sleep(Duration::from_micros(200));
+            backoff.pause();
         }
     }
 }

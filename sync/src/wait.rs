@@ -6,7 +6,8 @@
 //! looks. [`wake`] measures the time of a wake-up on this machine, [`quota`] is the limit of a
 //! control group, and [`settings`] are the user's.
 //!
-//! Besides, there are naps of growing length ([`Naps`]) for a waiter that has other work.
+//! For events that no wake-up announces, [`Backoff`] naps instead of sleeping. Besides, there are
+//! naps of growing length ([`Naps`]) for a waiter that has other work.
 
 pub mod policy;
 pub mod quota;
@@ -27,6 +28,8 @@ const POLLS: u32 = 16;
 pub struct WaitPolicy {
     /// None until a first wait has taken a while.
     policy: Option<Box<Policy>>,
+    /// At the last step, other threads wanted the processor.
+    is_crowded: bool,
 }
 
 impl WaitPolicy {
@@ -35,7 +38,9 @@ impl WaitPolicy {
     #[inline]
     pub fn poll<T>(&mut self, mut found: impl FnMut() -> Option<T>) -> Option<T> {
         loop {
-            if let Some(thing) = poll_times(POLLS, &mut found) {
+            // Further polls would take time from the threads that may cause the event.
+            let polls = if self.is_crowded { 1 } else { POLLS };
+            if let Some(thing) = poll_times(polls, &mut found) {
                 self.found();
                 return Some(thing);
             }
@@ -54,14 +59,12 @@ impl WaitPolicy {
         let new = || Box::new(Policy::new(mode, wake::wake_time()));
         let policy = self.policy.get_or_insert_with(new);
         policy.set_mode(mode);
-        match policy.step(now) {
-            Step::Spin => false,
-            Step::Yield => {
-                policy.yielded(wake::timed_yield());
-                false
-            }
-            Step::Sleep => true,
+        let step = policy.step(now);
+        if step == Step::Yield {
+            policy.yielded(wake::timed_yield());
         }
+        self.is_crowded = policy.is_crowded();
+        step == Step::Sleep
     }
 
     /// Returns true if the waiter looks again at once, if it may, and false if it must sleep.
@@ -70,7 +73,11 @@ impl WaitPolicy {
             // The time of the sleep would count as that of a spin.
             self.give_up();
         }
-        may && !self.must_sleep()
+        let looks = may && !self.must_sleep();
+        if looks {
+            std::hint::spin_loop();
+        }
+        looks
     }
 
     /// Ends a wait whose event has come.
@@ -93,7 +100,8 @@ impl WaitPolicy {
     }
 }
 
-/// Polls until `found` returns a value, or `time` has passed.
+/// Polls until `found` returns a value, or `time` has passed. This is for pauses whose length does
+/// not depend on the waiter. A wait for an event asks a [`WaitPolicy`].
 pub fn poll_for<T>(time: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
     let begin = Instant::now();
     loop {
@@ -124,6 +132,34 @@ pub fn earlier(until: Option<Instant>, at_most: Duration) -> Instant {
     until.map_or(end, |until| until.min(end))
 }
 
+/// The pauses of a wait whose event no wake-up announces: for a lock that is held for some
+/// instructions, or for progress that the waiter's own polls make. It spins, yields, and naps
+/// instead of sleeping.
+#[derive(Debug, Clone, Default)]
+pub struct Backoff {
+    policy: WaitPolicy,
+    polls: u32,
+    naps: Option<Naps>,
+}
+
+/// Longest nap of a [`Backoff`]. The event may come at the begin of a nap.
+const NAP_MAX: Duration = Duration::from_millis(1);
+
+impl Backoff {
+    /// Pauses between two polls. The first nap takes as long as a wake-up, each further one twice
+    /// as long, so a wait lasts at most twice as long as without naps.
+    pub fn pause(&mut self) {
+        self.polls = self.polls.wrapping_add(1);
+        if self.naps.is_none() && !self.polls.is_multiple_of(POLLS) {
+            return std::hint::spin_loop();
+        }
+        if self.policy.must_sleep() {
+            let naps = self.naps.get_or_insert_with(|| Naps::new(wake::wake_time(), NAP_MAX));
+            std::thread::sleep(naps.next_nap());
+        }
+    }
+}
+
 /// Naps of growing length, for a waiter that has other work in between.
 #[derive(Debug, Clone)]
 pub struct Naps {
@@ -148,6 +184,20 @@ impl Naps {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_without_a_wake_up_leaves_the_processor_to_others() {
+        let spent = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        };
+        let (begin, before) = (Instant::now(), spent());
+        let mut backoff = Backoff::default();
+        while begin.elapsed() < Duration::from_millis(100) {
+            backoff.pause();
+        }
+        assert!(spent() - before < begin.elapsed() / 2, "{:?}", spent() - before);
+    }
 
     #[test]
     fn naps_grow_to_the_longest() {

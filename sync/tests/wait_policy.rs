@@ -288,9 +288,10 @@ impl Ring {
     }
 
     fn look(&mut self, number: usize, at: usize) {
-        self.processors[at].0 += self.look;
-        let now = self.processors[at].0;
         let process = &mut self.processes[number];
+        // `WaitPolicy::poll` polls once while others want the processor.
+        self.processors[at].0 += self.look / if process.policy.is_crowded() { POLLS } else { 1 };
+        let now = self.processors[at].0;
         if process.token.is_some_and(|came| came <= now) {
             process.policy.found(after(self.base, now));
             (process.token, process.state) = (None, State::Works(self.work));

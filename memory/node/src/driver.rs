@@ -223,10 +223,8 @@ pub trait Server: Driver {
     /// Returns true if a processor is free, so that polling delays no other thread.
     fn may_poll(&self) -> bool;
 
-    /// Pauses between two polls.
-    fn pause(&self) {
-        std::hint::spin_loop();
-    }
+    /// Pauses between two polls, besides the pause of the wait policy.
+    fn pause(&self) {}
 
     /// Returns the descriptors that wake the engine, besides those of the memory and the network.
     fn wakers(&self) -> Vec<BorrowedFd<'_>>;

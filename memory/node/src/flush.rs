@@ -15,6 +15,9 @@ pub struct FlushPolicy {
     pub max: Duration,
 }
 
+/// Longest sleep between two looks at the queued messages.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
 /// The flush policy of all engines.
 pub const FLUSH: FlushPolicy =
     FlushPolicy { min: Duration::from_millis(5), max: Duration::from_millis(100) };
@@ -30,9 +33,7 @@ impl FlushPolicy {
     pub fn run(self, mesh: &mut Mesh) {
         let start = clock::now();
         while self.goes_on(clock::elapsed(start), mesh.has_unsent()) {
-            if mesh.receive().is_none() {
-                std::thread::yield_now();
-            }
+            let _ = mesh.wait(clock::now() + LOOK_INTERVAL);
         }
     }
 }

@@ -405,6 +405,7 @@ fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Received>) -> Result<Times, R
                     return Err("the command that starts the nodes has ended".into());
                 }
                 None if Instant::now() > until => return Err("the origin does not answer".into()),
+                // No sleep: its wake-up would count as a part of the message's time.
                 None => std::thread::yield_now(),
             }
         };

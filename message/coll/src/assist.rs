@@ -26,7 +26,7 @@ use control::{Identity, ThisTask, export, hold, this_task};
 use libc::{iovec, pid_t, ssize_t};
 use sync::futex;
 use sync::pieces::{BYTES_MAX, BYTES_MIN, Exposed};
-use sync::wait::{DOUBT, WaitPolicy};
+use sync::wait::{DOUBT, WaitPolicy, wake};
 
 use crate::library::die;
 use crate::outbox::VERSION;
@@ -377,27 +377,25 @@ fn push(id: u32, tag: u32) -> Option<()> {
     Some(())
 }
 
-/// Time of polling after which a waiter yields its processor at each turn.
-const YIELD_AFTER: Duration = Duration::from_micros(50);
-/// Polls between two looks at the clock.
-const POLLS: u32 = 32;
+/// Polls between two steps of the wait policy. A poll calls the MPI.
+const POLLS: u32 = 8;
 
 /// Polls until `is_done` returns true, and helps receivers meanwhile. Returns true if one has
 /// invited this sender.
 pub fn help_until(mut is_done: impl FnMut() -> bool) -> bool {
     let mut was_invited = false;
     let waiting = Waiting::begin();
-    let begin = Instant::now();
+    let mut policy = WaitPolicy::default();
     let mut turn = 0u32;
-    let mut is_long = false;
     while !is_done() {
         if let Some(waiting) = &waiting {
             was_invited |= waiting.help();
         }
         turn += 1;
-        is_long |= turn.is_multiple_of(POLLS) && begin.elapsed() > YIELD_AFTER;
-        if is_long {
-            std::thread::yield_now();
+        if turn.is_multiple_of(POLLS) && policy.must_sleep() {
+            // No sleep: nothing wakes this rank when the MPI has completed the request, and a
+            // receiver that has invited it copies faster with help.
+            wake::timed_yield();
         }
     }
     was_invited

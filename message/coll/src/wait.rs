@@ -16,16 +16,17 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use sync::wait::{self, Naps, WaitPolicy};
+use sync::wait::{self, Naps, WaitPolicy, wake};
 
 use crate::abi::{Handle, SUCCESS};
 use crate::mpi::{Mpi, mpi};
 use crate::outbox::Outbox;
 
-/// Time to poll before sleeping, if each rank has a processor.
-const POLL_TIME: Duration = Duration::from_micros(200);
-/// Time to poll after a nap: the MPI may receive again.
-const LOOK_TIME: Duration = Duration::from_micros(20);
+/// Time to poll while the MPI receives, if each rank has a processor, in wake-ups: as long as a
+/// waiter spins.
+const POLL_WAKES: u32 = 3;
+/// The first nap, in wake-ups. Its end takes a wake-up, so a quarter of the time at most.
+const NAP_WAKES: u32 = 4;
 /// Number of polls between two calls of the MPI meanwhile.
 const POLLS: u32 = 64;
 /// A call of the MPI has received something if it takes so many times as long as usual. Measured on
@@ -34,9 +35,8 @@ const POLLS: u32 = 64;
 const BUSY_FACTOR: u64 = 4;
 /// Binary places of such times.
 const FRACTION_BITS: u32 = 8;
-/// The first sleep, and the longest.
-const SLEEP_MIN: Duration = Duration::from_micros(100);
-const SLEEP_MAX: Duration = Duration::from_millis(1);
+/// The longest nap between two calls of the MPI.
+const NAP_MAX: Duration = Duration::from_millis(1);
 
 /// Longest time between two calls of the MPI while operations do not wait, in ticks of the
 /// time-stamp counter: some 10 µs. Calls then take a few percent of the time at most.
@@ -61,8 +61,11 @@ fn wait_long(outbox: &Outbox, is_crowded: bool, ready: impl Fn(&Outbox) -> bool)
     let found = || ready(outbox).then_some(());
     // While the MPI receives, this rank stays awake: others may wait for its answers, as the
     // origins of one-sided operations do.
-    let mut awake_until = Instant::now() + if is_crowded { Duration::ZERO } else { POLL_TIME };
-    let mut naps = Naps::new(SLEEP_MIN, SLEEP_MAX);
+    let wake = wake::wake_time();
+    let poll_time = POLL_WAKES * wake;
+    let new_naps = || Naps::new(NAP_WAKES * wake, NAP_MAX);
+    let mut awake_until = Instant::now() + if is_crowded { Duration::ZERO } else { poll_time };
+    let mut naps = new_naps();
     call();
     loop {
         while Instant::now() < awake_until {
@@ -70,8 +73,8 @@ fn wait_long(outbox: &Outbox, is_crowded: bool, ready: impl Fn(&Outbox) -> bool)
                 return;
             }
             if progress() {
-                awake_until = Instant::now() + POLL_TIME;
-                naps = Naps::new(SLEEP_MIN, SLEEP_MAX);
+                awake_until = Instant::now() + poll_time;
+                naps = new_naps();
             }
         }
         let rings = outbox.doorbell.about_to_sleep();
@@ -84,7 +87,7 @@ fn wait_long(outbox: &Outbox, is_crowded: bool, ready: impl Fn(&Outbox) -> bool)
         }
         // The caches are cold after a nap, so the time of this call says nothing.
         call();
-        awake_until = Instant::now() + LOOK_TIME;
+        awake_until = Instant::now() + wake;
     }
 }
 

@@ -12,7 +12,7 @@ use control::{Identity, ThisTask};
 use rustix::io::Errno;
 use sync::futex;
 use sync::ring::{Buffer, Kind, SendError, Sender, rouse};
-use sync::wait::{self, DOUBT, Naps, WaitPolicy};
+use sync::wait::{self, Backoff, DOUBT, Naps, WaitPolicy};
 
 use crate::error::Error;
 use crate::passed::Connection;
@@ -280,11 +280,12 @@ impl Route {
 /// Holds the delegatee. Error: it has ended.
 #[inline]
 fn hold(task: &ThisTask, delegatee: Identity) -> Result<Hold, Error> {
+    let mut backoff = Backoff::default();
     loop {
         match task.hold(delegatee, queue::SEND) {
             Ok(held) => return Ok(held),
             Err(Attempt::Gone) => return Err(Error::NoTask(delegatee.id)),
-            Err(_) => rustix::thread::sched_yield(), // other threads of this task are sending
+            Err(_) => backoff.pause(), // other threads of this task are sending
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::advance::{self, Writing};
 use crate::arrived::Arrived;
@@ -25,7 +25,7 @@ use crate::outbox::{self, Meanwhile, Outbox};
 use crate::protocol::Protocol;
 use crate::together;
 use sync::ring::{Kind, LINE_SIZE, SendError};
-use sync::wait::{self, DOUBT};
+use sync::wait::{self, DOUBT, WaitPolicy};
 
 impl From<Corrupt> for Broken {
     fn from(_: Corrupt) -> Self {
@@ -62,6 +62,8 @@ pub(crate) struct Fcp2 {
     lender: Option<Arc<Lender>>,
     /// Number of offers that were made.
     offers: u32,
+    /// Waits until a receiver shares the copy of an offer, or answers it.
+    answer_policy: WaitPolicy,
 }
 
 impl Fcp2 {
@@ -88,7 +90,7 @@ impl Fcp2 {
         };
         let mut inbox = Inbox::new(ring);
         inbox.receive_as(routes.membership.clone());
-        Ok(Self { inbox, routes, lender: None, offers: 0 })
+        Ok(Self { inbox, routes, lender: None, offers: 0, answer_policy: WaitPolicy::default() })
     }
 
     pub fn block(&mut self, length: usize) -> Option<Block> {
@@ -235,33 +237,37 @@ impl Fcp2 {
         let is_dead = |ticket| members.is_dead(ticket);
         let mut meanwhile =
             Meanwhile { inbox: &mut self.inbox, is_dead: &is_dead, take: meanwhile };
-        // The time of a slow copy: a sleep with its wake-up costs as much.
-        let usual = Duration::from_nanos(2_000 + (bytes.len() as u64 / 4).min(1_000_000));
         let answered = |read| if read { Ok(()) } else { Err(Refused::OutOfReach) };
         let mut has_helped = false;
         loop {
             let state = offer::futex(word).load(Ordering::Acquire);
-            let read = wait::poll_for(usual, || {
-                if !has_helped && offer::is_shared(word, number) {
+            let changed = self.answer_policy.poll(|| {
+                meanwhile.take_all();
+                match offer::answered(word, number) {
+                    None if !has_helped && offer::is_shared(word, number) => Some(None),
+                    answer => answer.map(Some),
+                }
+            });
+            match changed {
+                Some(Some(read)) => return answered(read),
+                Some(None) => {
+                    has_helped = true;
                     let tag = members.exposed(receiver.index).tag();
                     // The tag is of this offer if the receiver has not answered yet.
                     if offer::is_shared(word, number) {
                         together::help(members, receiver, tag, &[bytes]);
                     }
-                    has_helped = true;
+                    continue;
                 }
-                meanwhile.take_all();
-                offer::answered(word, number)
-            });
-            if let Some(read) = read {
-                return answered(read);
+                None => meanwhile.nap((offer::futex(word), state), wait::earlier(until, DOUBT)),
             }
-            meanwhile.nap((offer::futex(word), state), wait::earlier(until, DOUBT));
             if members.life(receiver) == Life::Gone {
+                self.answer_policy.give_up();
                 return offer::answered(word, number).map_or(Err(Refused::Dead), answered);
             }
             let over = until.is_some_and(|until| Instant::now() >= until);
             if over && offer::withdraw(word, number) {
+                self.answer_policy.give_up();
                 return Err(Refused::Full);
             }
         }

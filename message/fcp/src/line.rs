@@ -9,12 +9,10 @@ use std::time::{Duration, Instant};
 use crate::error::Lost;
 use crate::remote;
 use sync::futex;
-use sync::wait::{self, DOUBT};
+use sync::wait::{self, DOUBT, WaitPolicy};
 
 /// Bytes that are copied from the lender's memory before the copy is validated.
 const REACH: usize = 256 << 10;
-/// Time to spin for more data before sleeping.
-const SPIN: Duration = Duration::from_micros(50);
 /// The lender's longest pause for a borrower that copies: this time, and a nanosecond for each
 /// `PAUSE_BYTES` bytes of the message.
 const PAUSE: Duration = Duration::from_micros(5);
@@ -122,8 +120,9 @@ impl Line {
     /// Waits until more than `than` bytes are written. `lives` returns false if the lender is dead.
     pub fn wait(&self, than: usize, lives: impl Fn() -> bool) -> Result<usize, Lost> {
         let more = || Some(self.written()).filter(|written| *written > than);
+        let mut policy = WaitPolicy::default();
         loop {
-            if let Some(written) = wait::poll_for(SPIN, more) {
+            if let Some(written) = policy.poll(more) {
                 return Ok(written);
             }
             // The lender stores, then looks for a sleeper; the borrower does it in reverse order.
@@ -199,9 +198,6 @@ impl Line {
     /// Announces the number of bytes that the lender has written.
     pub fn publish(&self, written: usize) {
         debug_assert!(written <= self.length, "{written} of {} bytes", self.length);
-        if written < self.length {
-            return self.word(WRITTEN).store(written as u64, Release);
-        }
         self.word(WRITTEN).store(written as u64, SeqCst);
         if self.word(SLEEPS).load(SeqCst) != 0 {
             futex::wake(self.futex());
@@ -211,6 +207,7 @@ impl Line {
     /// Pauses the lender for a short time while the borrower copies.
     pub fn pause(&self) {
         if self.reads() {
+            // A pause of a given length, no wait: the lender goes on while the borrower copies.
             let at_most = PAUSE + Duration::from_nanos(self.length as u64) / PAUSE_BYTES;
             wait::poll_for(at_most, || (!self.reads()).then_some(()));
         }

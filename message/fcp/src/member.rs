@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use sync::pieces::Exposed;
+use sync::wait::Backoff;
 
 use crate::barrier;
 use crate::error::WindowError;
@@ -454,6 +455,7 @@ impl Membership {
             return None;
         }
         let state = self.members.state(peer.index);
+        let mut backoff = Backoff::default();
         loop {
             for word in self.members.holds(self.peer.index).skip(1) {
                 // Sequentially consistent accesses need no fence; only models do.
@@ -463,7 +465,7 @@ impl Membership {
                     Err(hold::WordInUse) => {}
                 }
             }
-            std::thread::yield_now(); // more threads send than there are words
+            backoff.pause(); // more threads send than there are words
         }
     }
 

@@ -171,7 +171,11 @@ impl Offer {
         let read = |at: usize, to: &mut [u8]| {
             remote::read(self.entry.pid, (self.terms.address as usize).wrapping_add(at), to)
         };
-        let tell = |_| share(word, number);
+        let tell = |_| {
+            let is_shared = share(word, number);
+            futex::wake(futex(word));
+            is_shared
+        };
         let read = match together::pull(&self.membership, self.entry, 0, to, tell, read) {
             Some(read) => read,
             None if !accept(word, number) => return Err(Lost::Withdrawn),

@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use slotmap::{DefaultKey, Key as _, SlotMap};
+use sync::wait::Backoff;
 
 use super::config::Config;
 use super::inbox::{Failure, Inbox, Noted, Operation, Work, came, complete, failed, received};
@@ -118,9 +119,10 @@ impl Worker {
     /// Lets UCX make progress for a limited time, and drops its events.
     fn progress_until(&mut self, done: impl Fn(&Self) -> bool) -> bool {
         let deadline = Instant::now() + END_MAX;
+        let mut backoff = Backoff::default();
         while !done(self) && Instant::now() < deadline {
             if !self.progress() {
-                std::thread::yield_now();
+                backoff.pause();
             }
             while let Some(happened) = self.next() {
                 if let Happened::Came { data: Data::There(there), .. } = happened {

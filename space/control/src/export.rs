@@ -12,6 +12,7 @@ use nagaya_gate::abi::{exports, slot_state};
 use nagaya_layout::EXPORT_USER_SIZE;
 use rustix::io::Errno;
 use rustix::thread::futex;
+use sync::wait::Backoff;
 
 use crate::area::Control;
 use crate::error::Error;
@@ -109,8 +110,9 @@ struct Locked<'a>(&'a Directory);
 
 impl<'a> Locked<'a> {
     fn new(directory: &'a Directory) -> Self {
+        let mut backoff = Backoff::default();
         while directory.lock.swap(1, Ordering::Acquire) != 0 {
-            rustix::thread::sched_yield();
+            backoff.pause();
         }
         Self(directory)
     }

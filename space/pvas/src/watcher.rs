@@ -16,6 +16,7 @@ use nagaya_gate::abi::slot_state;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sync::wait::Backoff;
 
 use crate::error::Error;
 use crate::owner;
@@ -99,9 +100,10 @@ impl Watcher {
         if !watcher.started.swap(true, Ordering::AcqRel) {
             watcher.start()?;
         }
+        let mut backoff = Backoff::default();
         while watcher.tid.load(Ordering::Acquire) == 0 {
             match watcher.failed.get() {
-                None => std::thread::yield_now(),
+                None => backoff.pause(),
                 Some(&(call, errno)) => return Err(Error::System(call, errno)),
             }
         }

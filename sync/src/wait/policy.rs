@@ -199,6 +199,11 @@ impl Policy {
         Step::Spin
     }
 
+    /// Returns true if other threads want the processor, and the waiter yields to them.
+    pub fn is_crowded(&self) -> bool {
+        self.crowd > 0 && self.yield_losses.waits == 0
+    }
+
     /// Records how long a yield took that has just ended.
     pub fn yielded(&mut self, took: Duration) {
         let is_quick = took <= YIELD_MAX;

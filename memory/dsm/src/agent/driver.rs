@@ -67,7 +67,6 @@ impl Driver {
                     return agent.write_record(0);
                 }
                 if wait_policy.looks_again(agent.may_spin()) {
-                    std::hint::spin_loop();
                     continue;
                 }
                 if !agent.may_sleep() {

@@ -113,10 +113,9 @@ impl Server for Agent {
     }
 
     fn pause(&self) {
-        match self.origin.as_ref().is_some_and(|origin| origin.at_work > 0) {
-            // A shadow may need this processor.
-            true => std::thread::yield_now(),
-            false => std::hint::spin_loop(),
+        // A shadow may need this processor, and is not counted as a thread that waits.
+        if self.origin.as_ref().is_some_and(|origin| origin.at_work > 0) {
+            std::thread::yield_now();
         }
     }
 

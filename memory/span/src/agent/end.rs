@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use coherence::message::NodeId;
 use launch::{control, status};
-use net::mesh::{Gone, Mesh, Received};
+use net::mesh::{Gone, Received};
 use node::flush::FLUSH;
 
 use super::state::Agent;
@@ -14,6 +14,8 @@ use crate::frame::{Frame, Message};
 const EXIT_DELAY: Duration = Duration::from_millis(50);
 /// Time limit for other nodes to begin, after the program has ended.
 const BEGIN_MAX: Duration = Duration::from_secs(30);
+/// Longest sleep between two looks at the command that has started the nodes.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time limit for the command to report the wait status of a lost node's process.
 const STATUS_MAX: Duration = Duration::from_millis(200);
 
@@ -64,7 +66,8 @@ impl Agent {
     fn wait_for_beginners(&mut self) {
         let until = Instant::now() + BEGIN_MAX;
         while self.origin.as_ref().is_some_and(|origin| origin.has_begun.contains(&false)) {
-            let received = self.engine.mesh.as_mut().and_then(Mesh::receive);
+            let soon = Instant::now() + LOOK_INTERVAL;
+            let received = self.engine.mesh.as_mut().and_then(|mesh| mesh.wait(soon));
             match received {
                 Some(Ok(Received { from, header, body })) => {
                     // The program needs no other messages.
@@ -78,7 +81,7 @@ impl Agent {
                     self.note_begun(node);
                 }
                 None if control::is_closed() || Instant::now() > until => return,
-                None => std::thread::yield_now(),
+                None => {}
             }
         }
     }

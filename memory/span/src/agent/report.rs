@@ -81,14 +81,13 @@ impl Agent {
         (1..nodes as NodeId).for_each(|node| self.notify(node, Message::QueryCounts));
         let until = Instant::now() + TELL_MAX;
         while all.contains(&None) && Instant::now() < until {
-            match self.engine.mesh.as_mut().and_then(|mesh| mesh.receive()) {
+            match self.engine.mesh.as_mut().and_then(|mesh| mesh.wait(until)) {
                 Some(Ok(Received { from, header, body })) => {
                     if Frame::parse(&header) == Some(Frame::Word(Message::Counts)) {
                         all[from as usize] = postcard::from_bytes(&body).ok();
                     }
                 }
-                Some(Err(_)) => break,
-                None => std::thread::yield_now(),
+                Some(Err(_)) | None => break,
             }
         }
         let heap = self.origin().heap();

@@ -10,6 +10,7 @@ use std::sync::atomic::fence;
 use std::time::Duration;
 
 use control::export;
+use sync::wait::Backoff;
 
 use crate::engine::address::Address;
 use crate::engine::name::Name;
@@ -69,6 +70,7 @@ pub fn add(here: &Here, name: &Name, port: u64, source: u32) -> Result<(), Refus
         exported.map_err(|_| Refusal::Full)
     };
     let withdraw = || drop(export::unexport(control, us, exported.as_bytes()));
+    let mut backoff = Backoff::default();
     loop {
         export(source.into())?;
         fence(SeqCst);
@@ -80,11 +82,11 @@ pub fn add(here: &Here, name: &Name, port: u64, source: u32) -> Result<(), Refus
             }
             Some(Rival::First) => {
                 withdraw();
-                rustix::thread::sched_yield();
+                backoff.pause();
             }
             // The other task sees our claim and withdraws, or it looked before us and gets the
             // name.
-            Some(Rival::Second) => rustix::thread::sched_yield(),
+            Some(Rival::Second) => backoff.pause(),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use control::Identity;
 use control::hold::{Attempt, Hold, KEEP, WORK};
+use sync::wait::Backoff;
 
 use crate::engine::counts::Counts;
 use crate::engine::space::Here;
@@ -34,12 +35,13 @@ impl Here {
     /// Holds a task for a short piece of work in its memory. Returns `None` if it has ended.
     #[inline]
     pub fn hold(&self, task: Identity) -> Option<HeldTask> {
+        let mut backoff = Backoff::default();
         loop {
             match self.task.hold(task, WORK) {
                 Ok(hold) => return Some(HeldTask { task, _hold: hold }),
                 Err(Attempt::Gone) => return None,
                 // Other threads of this task use all words.
-                Err(_) => rustix::thread::sched_yield(),
+                Err(_) => backoff.pause(),
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use control::Identity;
 use rustix::io::Errno;
 use sync::pieces::{self, Pieces, Shares};
+use sync::wait::Backoff;
 
 use crate::abi;
 use crate::engine::completion::Completion;
@@ -228,12 +229,13 @@ impl Unfinished {
     /// Completes the transfer, or leaves it for later under a long hold. There are few words for
     /// short holds, and a thread that waits for one cannot complete transfers that use the others.
     fn leave(mut self, here: &Here) -> Outcome {
+        let mut backoff = Backoff::default();
         while !self.is_ready(here) {
             if self.held.prolong(here) {
                 return Outcome::Unfinished(self);
             }
             // The sender copies its last piece meanwhile.
-            rustix::thread::sched_yield();
+            backoff.pause();
         }
         self.finish(here)
     }

@@ -263,6 +263,7 @@ impl CompletionQueue {
         -(abi::EAGAIN as ssize_t)
     }
 
+    /// The caller waits, and may have other work, so this yields, but does not sleep.
     #[cold]
     fn relax(&self, idle: u32) {
         if idle.is_multiple_of(CHECK_POLLS) {

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use libc::{size_t, ssize_t};
+use sync::wait::Backoff;
 
 use crate::abi;
 use crate::engine::address::{Address, Target};
@@ -141,12 +142,13 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     // SAFETY: `open` has made the endpoint with `Box::into_raw`, and fi_close(3) is called once.
     let object = unsafe { Box::from_raw(fid.cast::<EndpointObject>()) };
     let mut state = object.core.lock();
+    let mut backoff = Backoff::default();
     while state.endpoints.get_mut(object.number).is_some_and(|endpoint| !endpoint.withdraw()) {
         // Peers write into the program's buffers.
         drop(state);
         object.core.progress_all();
         object.core.check_peers();
-        rustix::thread::sched_yield();
+        backoff.pause();
         state = object.core.lock();
     }
     let Some(endpoint) = state.endpoints.remove(object.number) else { return -abi::EINVAL };

@@ -4,14 +4,19 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use std::time::{Duration, Instant};
 
 use fcp::bell::Bell;
 use rustix::thread::futex;
+use sync::wait::Backoff;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and a thread sleeps until it is free.
 const WANTED: u32 = 2;
+
+/// Longest time for which the owner leaves the lock to others. They may be stopped.
+const OTHERS_MAX: Duration = Duration::from_millis(5);
 
 /// The lock.
 pub struct Lock {
@@ -104,13 +109,10 @@ impl Lock {
     #[cold]
     pub fn let_others(&self) {
         self.give();
-        let mut naps = 0;
-        while self.is_wanted() && naps < 200 {
-            naps += 1;
-            match naps {
-                0..100 => std::thread::yield_now(),
-                _ => std::thread::sleep(std::time::Duration::from_micros(50)),
-            }
+        let until = Instant::now() + OTHERS_MAX;
+        let mut backoff = Backoff::default();
+        while self.is_wanted() && Instant::now() < until {
+            backoff.pause();
         }
         self.take();
     }

@@ -36,6 +36,7 @@ use pvm::constants::PvmAllowDirect;
 use pvm::error::Error;
 use pvm::tid::{PVMD, Tid};
 use pvm::wire::{Answer, Frame, Notice, Request, VERSION, Welcome};
+use sync::wait;
 
 use daemon::{Daemon, Refusal};
 use far::{Came, Far};
@@ -437,17 +438,21 @@ impl Enrolled {
     /// Looks a few times whether a message has come, and takes it.
     #[inline]
     fn poll(&mut self, buffers: &mut Buffers) -> Result<bool, Error> {
-        for _ in 0..POLLS {
-            if let Some(mut arrived) = self.port.try_receive().map_err(|_| Error::SysErr)? {
-                self.intake.take(&mut arrived, buffers);
-                return Ok(true);
-            }
-            if self.far.is_open() && self.take_far(buffers)? {
-                return Ok(true);
-            }
-            std::hint::spin_loop();
+        let polled = wait::poll_times(POLLS, || match self.try_take(buffers) {
+            Ok(false) => None,
+            taken => Some(taken),
+        });
+        polled.unwrap_or(Ok(false))
+    }
+
+    /// Takes a message that has come. Returns false if there is none.
+    #[inline]
+    fn try_take(&mut self, buffers: &mut Buffers) -> Result<bool, Error> {
+        if let Some(mut arrived) = self.port.try_receive().map_err(|_| Error::SysErr)? {
+            self.intake.take(&mut arrived, buffers);
+            return Ok(true);
         }
-        Ok(false)
+        Ok(self.far.is_open() && self.take_far(buffers)?)
     }
 
     fn tell(&mut self, id: u32, request: Request, buffers: &mut Buffers) -> Result<(), Error> {

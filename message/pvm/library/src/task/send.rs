@@ -14,6 +14,7 @@ use pvm::message::Message;
 use pvm::tid::{PVMD, Tid};
 use pvm::wire::{Parcel, Request};
 use sync::ring::Kind;
+use sync::wait::Backoff;
 
 use super::head::{Head, gather, whole};
 use super::neighbours::is_neighbour;
@@ -277,12 +278,13 @@ impl Enrolled {
             true => self.send_far_in_parts(message, to, &head),
             false => self.far.send(to, &[&head.envelope, &head.table], data),
         };
+        let mut backoff = Backoff::default();
         while self.far.is_full() {
             self.take_far(buffers)?;
             while let Some(mut arrived) = self.port.try_receive().map_err(|_| Error::SysErr)? {
                 self.intake.take(&mut arrived, buffers);
             }
-            std::thread::yield_now();
+            backoff.pause();
         }
         Ok(sent)
     }
