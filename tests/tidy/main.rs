@@ -1,5 +1,5 @@
-//! The house rules that a program can check: crate floors, module cycles, sizes, messages, and the
-//! paths that documents name.
+//! The house rules that a program can check: crate floors, module cycles, sizes, messages, waits,
+//! and the paths that documents name.
 //!
 //! Each rule has a list of exceptions, the debts of older code. A list only shrinks: a test fails
 //! when a new exception appears, and also when a listed one is gone, so that its entry is removed.
@@ -11,6 +11,7 @@ mod modules;
 mod sizes;
 mod skips;
 mod sources;
+mod waits;
 
 /// Compares the exceptions that a check found with the listed ones.
 ///
