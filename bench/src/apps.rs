@@ -22,6 +22,7 @@ use crate::launch::{Nagaya, Side, output_of};
 use crate::mpi::Mpi;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
+use crate::turns::by_turns;
 
 use application::{Application, Figure, Outcome};
 
@@ -114,32 +115,20 @@ fn measure(
     let program = (application.program)(out)?;
     let version = application.version();
     let place = out.join("apps");
-    let mut rounds = Vec::new();
-    for round in 0..options.rounds() {
-        let run = |side: Side| -> Result<Run, Failure> {
-            let _ = std::fs::remove_dir_all(&place); // from an earlier run
-            std::fs::create_dir_all(&place)
-                .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
-            (application.prepare)(&place, options.quick)?;
-            let mut command = Mpi::Ompi4.two_ranks(side, nagaya, &program)?;
-            command.args(&application.arguments).current_dir(&place).env("OMP_NUM_THREADS", "1");
-            let begin = Instant::now();
-            let output = output_of(&mut command, TIME_LIMIT)?;
-            let seconds = begin.elapsed().as_secs_f64();
-            let outcome = (application.read)(&place, &output);
-            let outcome = outcome.ok_or_else(|| Failure::new("its output could not be parsed"))?;
-            Ok(Run { seconds, outcome })
-        };
-        // Each side goes first in every other round.
-        let [plain, tasks] = Side::BOTH;
-        rounds.push(if round % 2 == 0 {
-            let plain = run(plain)?;
-            [plain, run(tasks)?]
-        } else {
-            let tasks = run(tasks)?;
-            [run(plain)?, tasks]
-        });
-    }
+    let rounds = by_turns(options.rounds(), |side: Side| {
+        let _ = std::fs::remove_dir_all(&place); // from an earlier run
+        std::fs::create_dir_all(&place)
+            .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
+        (application.prepare)(&place, options.quick)?;
+        let mut command = Mpi::Ompi4.by_default(2, side, nagaya, &program)?;
+        command.args(&application.arguments).current_dir(&place).env("OMP_NUM_THREADS", "1");
+        let begin = Instant::now();
+        let output = output_of(&mut command, TIME_LIMIT)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let outcome = (application.read)(&place, &output);
+        let outcome = outcome.ok_or_else(|| Failure::new("its output could not be parsed"))?;
+        Ok(Run { seconds, outcome })
+    })?;
     let _ = std::fs::remove_dir_all(&place);
     Ok(Measured { application, version, rounds })
 }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::Parser;
@@ -16,6 +15,7 @@ use crate::launch::{Nagaya, output_of};
 use crate::mode::Mode;
 use crate::mpi::Mpi;
 use crate::progress::progress;
+use crate::ranks::oversubscribed;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
 use crate::target::{self, Bound, Target};
@@ -205,16 +205,10 @@ fn line(line: &str) -> Option<(usize, usize, f64)> {
     Some((operation, bytes.parse().ok()?, us.parse().ok()?))
 }
 
-/// Returns true if there are more ranks than cores.
-fn oversubscribed(ranks: u32) -> &'static str {
-    let cores = available_parallelism().map_or(1, |cores| cores.get());
-    if ranks as usize > cores { ", oversubscribed" } else { "" }
-}
-
 /// Returns the number of rounds: one if ranks share cores, since a round then takes minutes and its
 /// ratios are rough.
 fn rounds_of(ranks: u32, options: &Options) -> u32 {
-    if oversubscribed(ranks).is_empty() { options.rounds } else { 1 }
+    if oversubscribed(ranks as usize).is_empty() { options.rounds } else { 1 }
 }
 
 fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Failure> {
@@ -232,7 +226,7 @@ fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Fail
     }
     for ((mpi, ranks, operation, bytes), times) in measured {
         let (mpi, operation) = (mpi.key(), OPERATIONS[*operation]);
-        let crowded = !oversubscribed(*ranks).is_empty();
+        let crowded = !oversubscribed(*ranks as usize).is_empty();
         let (cma, space) = (Spread::of(times.of(Side::Cma)), Spread::of(times.of(Side::Space)));
         let (own, in_place) = (Spread::of(&times.own()), Spread::of(times.of(Side::InPlace)));
         let gains = [Side::Space, Side::InPlace].map(|side| times.gain(side));
@@ -264,7 +258,7 @@ fn targets(measured: &Measured, options: &Options) -> Vec<Target> {
                     .map(|(_, times)| Spread::of_quotients(times.of(Side::InPlace), &times.own()));
                 let worst = slowness.max_by(|a, b| a.median.total_cmp(&b.median));
                 let (name, operation) = (mpi.name(), OPERATIONS[operation]);
-                let crowded = oversubscribed(ranks);
+                let crowded = oversubscribed(ranks as usize);
                 targets.push(Target {
                     what: format!(
                         "{name}, {ranks} ranks{crowded}, {operation}: in place / own, worst size"
@@ -307,7 +301,7 @@ fn print_table(mpi: Mpi, ranks: u32, side: Side, measured: &Measured, options: &
             table.row([name.to_string()].into_iter().chain(cells).chain([String::new()]));
         }
     }
-    let (crowded, rounds) = (oversubscribed(ranks), rounds_of(ranks, options));
+    let (crowded, rounds) = (oversubscribed(ranks as usize), rounds_of(ranks, options));
     let way = if side == Side::InPlace { "own→in place" } else { "plain→space" };
     table.print(&format!(
         "{}, {ranks} ranks{crowded}; µs {way}, and ratio (≈: not to be told from 1); \
@@ -333,7 +327,7 @@ fn figure(measured: &Measured, options: &Options, side: Side) -> Figure {
         let mut lines = vec![Line { points: even, style: GREY }];
         lines.extend((1..OPERATIONS.len()).map(ratios));
         Panel {
-            caption: format!("{ranks} ranks{}: times faster", oversubscribed(ranks)),
+            caption: format!("{ranks} ranks{}: times faster", oversubscribed(ranks as usize)),
             x_caption: "bytes per pair of ranks",
             x: Axis::sizes(options.sizes.iter().copied()),
             y: Axis::from_zero(&lines),

@@ -22,6 +22,7 @@ pub fn print_facts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let facts = [
         ("date", output_line(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))),
         ("processor", processor()),
+        ("kind", kind()),
         ("cores", available_parallelism().ok().map(|cores| format!("{cores} usable"))),
         ("core to core", crate::cores::distance_ns().map(|ns| format!("{ns:.0} ns"))),
         (
@@ -51,7 +52,8 @@ pub fn caption() -> String {
     let cores = available_parallelism().map_or(1, |cores| cores.get());
     let date = output_line(Command::new("date").args(["-u", "+%Y-%m-%d"])).unwrap_or_default();
     let processor = processor().unwrap_or_else(|| "unknown processor".to_string());
-    format!("{processor}, {cores} cores, {}, {date}", kernel())
+    let kind = kind().map(|kind| format!(" ({kind})")).unwrap_or_default();
+    format!("{processor}{kind}, {cores} cores, {}, {date}", kernel())
 }
 
 /// Returns the available memory in MiB.
@@ -68,6 +70,38 @@ fn ptrace_scope() -> String {
 
 fn processor() -> Option<String> {
     Some(line_of("/proc/cpuinfo", "model name")?.split_once(':')?.1.trim().to_string())
+}
+
+/// Returns the kind of processor. Figures of two kinds differ more than those of two machines of
+/// one kind, and virtual machines often hide the name of the model.
+fn kind() -> Option<String> {
+    let value =
+        |name: &str| Some(line_of("/proc/cpuinfo", name)?.split_once(':')?.1.trim().to_string());
+    let numbers =
+        ["cpu family", "model\t"].map(|name| value(name).and_then(|text| text.parse().ok()));
+    let [Some(family), Some(model)] = numbers else { return None };
+    Some(kind_of(&value("vendor_id")?, family, model))
+}
+
+/// Names vendor, family and model, and the design if it is known.
+fn kind_of(vendor: &str, family: u32, model: u32) -> String {
+    let (vendor, design) = match (vendor, family, model) {
+        ("AuthenticAMD", 23, 0x00..=0x2f) => ("AMD", "Zen"),
+        ("AuthenticAMD", 23, _) => ("AMD", "Zen 2"),
+        ("AuthenticAMD", 25, 0x10..=0x1f | 0x60..=0xaf) => ("AMD", "Zen 4"),
+        ("AuthenticAMD", 25, _) => ("AMD", "Zen 3"),
+        ("AuthenticAMD", 26, _) => ("AMD", "Zen 5"),
+        ("AuthenticAMD", ..) => ("AMD", ""),
+        ("GenuineIntel", 6, 0x55) => ("Intel", "Skylake or Cascade Lake"),
+        ("GenuineIntel", 6, 0x6a | 0x6c) => ("Intel", "Ice Lake"),
+        ("GenuineIntel", 6, 0x8f) => ("Intel", "Sapphire Rapids"),
+        ("GenuineIntel", 6, 0xcf) => ("Intel", "Emerald Rapids"),
+        ("GenuineIntel", 6, 0xad) => ("Intel", "Granite Rapids"),
+        ("GenuineIntel", ..) => ("Intel", ""),
+        (other, ..) => (other, ""),
+    };
+    let design = if design.is_empty() { String::new() } else { format!(", {design}") };
+    format!("{vendor} family {family} model {model}{design}")
 }
 
 fn kernel() -> String {
@@ -89,4 +123,18 @@ fn first_line(file: &str) -> Option<String> {
 fn line_of(file: &str, start: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     Some(text.lines().find(|line| line.starts_with(start))?.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_vendor_and_family_and_a_design_if_known() {
+        let milan = kind_of("AuthenticAMD", 25, 1);
+        assert_eq!(milan, "AMD family 25 model 1, Zen 3");
+        assert_eq!(kind_of("GenuineIntel", 6, 143), "Intel family 6 model 143, Sapphire Rapids");
+        assert_eq!(kind_of("GenuineIntel", 19, 1), "Intel family 19 model 1");
+        assert_eq!(kind_of("Other", 1, 2), "Other family 1 model 2");
+    }
 }

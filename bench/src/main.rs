@@ -4,7 +4,7 @@
 //! so that a busy machine disturbs both alike. Each topic is a file: [`pingpong`] (with
 //! [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`], [`syscall`], [`pagetables`],
 //! [`memop`], [`net`], [`fcp`], [`ofi`], [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`],
-//! [`ainori`], [`apps`]. [`modes`] verifies that the peers transfer messages as their settings say.
+//! [`ainori`], [`kernels`], [`apps`], [`job`]. [`modes`] verifies that the peers transfer messages as their settings say.
 //! [`compare`] prints two sets of results beside each other.
 //! The C programs in `programs/` measure. This program compiles them, runs them alternately, and
 //! reports. `README.md` explains the results.
@@ -22,6 +22,9 @@ mod failure;
 mod fcp;
 mod footprint;
 mod forks;
+mod gains;
+mod job;
+mod kernels;
 mod launch;
 mod machine;
 mod memop;
@@ -48,6 +51,7 @@ mod steps;
 mod syscall;
 mod table;
 mod target;
+mod turns;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -117,8 +121,12 @@ enum Topic {
     Span(span::Options),
     /// Figures of the Ainori paper in the simulator, and page messages of real runs
     Ainori(ainori::Options),
+    /// Programs that spend much of their time in messages, with each MPI's defaults
+    Kernels(kernels::Options),
     /// Applications with and without Nagaya
     Apps(apps::Options),
+    /// Any MPI program with and without Nagaya, such as IMB, OSU or NAS
+    Job(job::Options),
     /// Two sets of results beside each other
     Compare(compare::Options),
     /// All topics
@@ -192,6 +200,8 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Dsm(options) => dsm::run(adjusted!(options), nagaya, out),
         Topic::Span(options) => span::run(adjusted!(options), nagaya, out),
         Topic::Ainori(options) => ainori::run(adjusted!(options), nagaya, out),
+        Topic::Kernels(options) => kernels::run(adjusted!(options), nagaya, out),
+        Topic::Job(options) => job::run(adjusted!(options), nagaya, out),
         Topic::Apps(options) => apps::run(adjusted!(options), nagaya, out),
         Topic::Compare(options) => compare::run(&options),
         Topic::Demo => pingpong::run(adjusted!(pingpong::Options::demo()), nagaya, out),
@@ -219,6 +229,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("dsm", Topic::Dsm(dsm::Options::full())),
         ("span", Topic::Span(span::Options::full())),
         ("ainori", Topic::Ainori(ainori::Options::full())),
+        ("kernels", Topic::Kernels(kernels::Options::full())),
         ("apps", Topic::Apps(apps::Options::full())),
         ("pingpong", Topic::Pingpong(pingpong::Options::full())),
         ("pingpong over libfabric", Topic::Pingpong(pingpong::Options::over_the_provider())),

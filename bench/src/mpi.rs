@@ -108,6 +108,20 @@ impl Mpi {
         place.unwrap_or_else(|| PathBuf::from("target/mpi")).join(name)
     }
 
+    /// Returns the directory of mpi4py and NumPy from PyPI, for the distribution's Python.
+    pub fn python_packages(self) -> Result<PathBuf, Failure> {
+        let lib = self.environment().with_file_name("mpi4py").join("lib");
+        let versions = std::fs::read_dir(&lib).into_iter().flatten().flatten();
+        let mut packages = versions.map(|version| version.path().join("site-packages"));
+        packages.find(|place| place.join("mpi4py").is_dir()).ok_or_else(|| {
+            Failure::new(format!(
+                "{}: no mpi4py; run scripts/deps, or name the directory of the MPIs from PyPI \
+                 with $NAGAYA_BENCH_MPI",
+                lib.display()
+            ))
+        })
+    }
+
     fn in_environment(self, command: &str) -> Result<PathBuf, Failure> {
         let file = self.environment().join("bin").join(command);
         if file.is_file() {

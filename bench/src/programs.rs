@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 55] = [
+const SOURCES: [(&str, &str); 60] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("cores.h", include_str!("../programs/cores.h")),
@@ -38,6 +38,11 @@ const SOURCES: [(&str, &str); 55] = [
     ("fcp_senders.c", include_str!("../programs/fcp_senders.c")),
     ("fcp_peers.c", include_str!("../programs/fcp_peers.c")),
     ("footprint.c", include_str!("../programs/footprint.c")),
+    ("kernel.h", include_str!("../programs/kernel.h")),
+    ("kernel_cg.c", include_str!("../programs/kernel_cg.c")),
+    ("kernel_fft.c", include_str!("../programs/kernel_fft.c")),
+    ("kernel_sort.c", include_str!("../programs/kernel_sort.c")),
+    ("kernel_train.py", include_str!("../programs/kernel_train.py")),
     ("pair.h", include_str!("../programs/pair.h")),
     ("pingpong.c", include_str!("../programs/pingpong.c")),
     ("memop.h", include_str!("../../include/memop.h")),
@@ -200,7 +205,22 @@ fn linked(
 
 /// Compiles `name`.c with the compiler driver of `mpi`.
 pub fn compile_with_mpi(name: &str, mpi: Mpi, out: &Path) -> Result<PathBuf, Failure> {
-    compile_with(&mpi.compiler()?, name, &format!("{name}-{}", mpi.key()), out, &[])
+    let flags = ["-lm".to_string()];
+    compile_with(&mpi.compiler()?, name, &format!("{name}-{}", mpi.key()), out, &flags)
+}
+
+/// Compiles `name`.c with the compiler driver of `mpi` and links it with FFTW.
+pub fn compile_with_fftw(name: &str, mpi: Mpi, out: &Path) -> Result<PathBuf, Failure> {
+    if !Path::new("/usr/include/fftw3.h").exists() {
+        return Err(Failure::new("fftw3.h: not installed; apt-get install libfftw3-dev"));
+    }
+    let flags = ["-lfftw3", "-lm"].map(str::to_string);
+    compile_with(&mpi.compiler()?, name, &format!("{name}-{}", mpi.key()), out, &flags)
+}
+
+/// Returns the path of a source, which any compilation has written.
+pub fn source(name: &str, out: &Path) -> PathBuf {
+    out.join("programs").join(name)
 }
 
 /// Compiles `name`.c with the compiler driver of `mpi`, linked to fixed addresses.

@@ -8,21 +8,23 @@ use crate::failure::Failure;
 use crate::launch::{Nagaya, Side};
 use crate::mode::Mode;
 use crate::mpi::{Mpi, allow_root};
+use crate::settings::Settings;
 
 impl Mpi {
-    /// Returns the command that runs two ranks of `program` with the library's default settings.
-    pub fn two_ranks(
+    /// Returns the command that runs `program` with the library's default settings.
+    pub fn by_default(
         self,
+        ranks: usize,
         side: Side,
         nagaya: &Nagaya,
         program: &Path,
     ) -> Result<Command, Failure> {
-        let mode = match side {
-            Side::Plain => Mode::Cma,
-            Side::Nagaya => Mode::Exec,
-        };
-        let command = self.ranks(2, mode, nagaya, program)?;
-        command.ok_or_else(|| Failure::new(format!("{}: has no single copy", self.name())))
+        let mut command = self.ranks_with(ranks, &[])?;
+        if side == Side::Nagaya {
+            command.arg(&nagaya.command).arg("exec");
+        }
+        command.arg(program);
+        Ok(command)
     }
 
     /// Returns the command that runs `program` on `nodes` nodes of shared memory. If there are
@@ -59,6 +61,25 @@ impl Mpi {
         program: &Path,
     ) -> Result<Option<Command>, Failure> {
         let Some(settings) = self.settings(mode) else { return Ok(None) };
+        let mut command = self.ranks_with(ranks, settings)?;
+        if mode == Mode::Provider {
+            command.env("FI_PROVIDER_PATH", nagaya.provider()?);
+        }
+        if mode.is_in_space() {
+            command.arg(&nagaya.command).arg("exec");
+            if mode != Mode::Exec {
+                command.args(["--collectives", "mpi"]);
+            }
+        }
+        if let Some(protection) = mode.protection() {
+            command.arg(format!("--protect={protection}"));
+        }
+        command.arg(program);
+        Ok(Some(command))
+    }
+
+    /// Returns the launcher for `ranks` ranks with these settings. The program is still missing.
+    fn ranks_with(self, ranks: usize, settings: Settings) -> Result<Command, Failure> {
         let mut command = Command::new(self.launcher()?);
         allow_root(&mut command).args(["-n", &ranks.to_string()]).envs(settings.iter().copied());
         match (self, is_a_core_each(ranks)) {
@@ -75,24 +96,16 @@ impl Mpi {
         if self == Mpi::Intel {
             command.env("LD_LIBRARY_PATH", self.environment().join("lib"));
         }
-        if mode == Mode::Provider {
-            command.env("FI_PROVIDER_PATH", nagaya.provider()?);
-        }
-        if mode.is_in_space() {
-            command.arg(&nagaya.command).arg("exec");
-            if mode != Mode::Exec {
-                command.args(["--collectives", "mpi"]);
-            }
-        }
-        if let Some(protection) = mode.protection() {
-            command.arg(format!("--protect={protection}"));
-        }
-        command.arg(program);
-        Ok(Some(command))
+        Ok(command)
     }
 }
 
 /// Returns true if each rank can have its own core.
 fn is_a_core_each(ranks: usize) -> bool {
     available_parallelism().is_ok_and(|cores| ranks <= cores.get())
+}
+
+/// Returns a remark for tables if there are more ranks than cores.
+pub fn oversubscribed(ranks: usize) -> &'static str {
+    if is_a_core_each(ranks) { "" } else { ", oversubscribed" }
 }

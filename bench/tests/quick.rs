@@ -297,6 +297,51 @@ fn pvm_runs_one_binary_under_stock_pvm_and_ours() {
 }
 
 #[test]
+fn kernels_compare_all_mpis() {
+    let out = quick(&["kernels"]);
+    let figures = lines(&out, "kernels.csv");
+    // Five MPIs, four kernels, each with its loop and its whole job.
+    assert_eq!(figures.len(), 5 * 4 * 2, "{figures:?}");
+    let machine = fs::read_to_string(out.join("machine.txt")).unwrap();
+    assert!(machine.lines().any(|line| line.starts_with("kind ") && line.contains("family")));
+}
+
+/// Writes a program that prints `script`'s output, as a rank of an MPI program would.
+fn a_program(name: &str, script: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program.to_str().unwrap().to_string()
+}
+
+#[test]
+fn a_job_s_figures_are_compared() {
+    let program =
+        a_program("table", "echo '# Size  Avg'; echo '4  2.5'; echo '8  5.0'; echo right");
+    let words = ["job", "--ranks", "1", "--column", "2", "--expect", "right", "--", &program];
+    let figures = lines(&quick(&words), "job.csv");
+    let names: Vec<_> = figures.iter().map(|line| line[3].as_str()).collect();
+    assert_eq!(names, ["4", "8", "whole mpirun; s"]);
+    assert!(figures[..2].iter().all(|line| line[10] == "1.000000"), "{figures:?}");
+}
+
+#[test]
+fn a_wrong_result_under_nagaya_is_an_error_and_no_figure() {
+    // Open MPI tells a rank the command that mpirun has started.
+    let wrong = "case $OMPI_COMMAND in *nagaya) echo wrong;; *) echo right;; esac";
+    let program = a_program("wrong", wrong);
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("quick-wrong");
+    let _ = fs::remove_dir_all(&out);
+    let mut command = bench();
+    command.args(["--quick", "--out"]).arg(&out).args(["job", "--ranks", "1"]);
+    let output = command.args(["--expect", "right", "--", &program]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("has not printed `right`"), "{text}");
+    assert!(!out.join("job.csv").exists());
+}
+
+#[test]
 fn spawn_syscall_and_pagetables_leave_their_tables() {
     for topic in ["spawn", "syscall", "pagetables", "net"] {
         let out = quick(&[topic]);
