@@ -2,8 +2,8 @@
 //! and a training step, under each MPI with its defaults, without and with `nagaya exec`.
 //!
 //! They do the communication of well-known benchmarks (NAS FT and IS, HPCG, data-parallel training)
-//! in little code (`programs/kernel_*`). Each checks its result and fails if that is wrong. The time
-//! is that of the program's main loop; it also reports the time in MPI calls, with waits.
+//! in little code (`programs/kernel_*`). Each checks its result, and fails if that is wrong. The
+//! time is that of the program's main loop; it also reports the time in MPI calls, with waits.
 
 use std::ffi::OsString;
 use std::fs;
