@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use coherence::message::NodeId;
 use launch::{control, status};
-use net::mesh::{Gone, Received};
+use net::mesh::{Gone, Mesh, Received};
 use node::flush::FLUSH;
 
 use super::state::Agent;
