@@ -109,7 +109,7 @@ fn number_after(output: &str, text: &str) -> Option<f64> {
 }
 
 /// Returns the first column and column `at` of each row that consists of numbers.
-fn rows(output: &str, at: usize) -> Vec<(String, f64)> {
+pub fn rows(output: &str, at: usize) -> Vec<(String, f64)> {
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let numbers: Option<Vec<f64>> = words.iter().map(|word| word.parse().ok()).collect();

@@ -4,8 +4,8 @@
 //! so that a busy machine disturbs both alike. Each topic is a file: [`pingpong`] (with
 //! [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`], [`syscall`], [`pagetables`],
 //! [`memop`], [`net`], [`fcp`], [`ofi`], [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`],
-//! [`ainori`], [`kernels`], [`apps`], [`job`]. [`modes`] verifies that the peers transfer messages as their settings say.
-//! [`compare`] prints two sets of results beside each other.
+//! [`ainori`], [`late`], [`kernels`], [`apps`], [`job`]. [`modes`] verifies that the peers transfer
+//! messages as their settings say. [`compare`] prints two sets of results beside each other.
 //! The C programs in `programs/` measure. This program compiles them, runs them alternately, and
 //! reports. `README.md` explains the results.
 
@@ -25,6 +25,7 @@ mod forks;
 mod gains;
 mod job;
 mod kernels;
+mod late;
 mod launch;
 mod machine;
 mod memop;
@@ -121,6 +122,8 @@ enum Topic {
     Span(span::Options),
     /// Figures of the Ainori paper in the simulator, and page messages of real runs
     Ainori(ainori::Options),
+    /// Sends to a rank that has posted the receive, but computes
+    Late(late::Options),
     /// Programs that spend much of their time in messages, with each MPI's defaults
     Kernels(kernels::Options),
     /// Applications with and without Nagaya
@@ -200,6 +203,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Dsm(options) => dsm::run(adjusted!(options), nagaya, out),
         Topic::Span(options) => span::run(adjusted!(options), nagaya, out),
         Topic::Ainori(options) => ainori::run(adjusted!(options), nagaya, out),
+        Topic::Late(options) => late::run(adjusted!(options), nagaya, out),
         Topic::Kernels(options) => kernels::run(adjusted!(options), nagaya, out),
         Topic::Job(options) => job::run(adjusted!(options), nagaya, out),
         Topic::Apps(options) => apps::run(adjusted!(options), nagaya, out),
@@ -229,6 +233,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("dsm", Topic::Dsm(dsm::Options::full())),
         ("span", Topic::Span(span::Options::full())),
         ("ainori", Topic::Ainori(ainori::Options::full())),
+        ("late", Topic::Late(late::Options::full())),
         ("kernels", Topic::Kernels(kernels::Options::full())),
         ("apps", Topic::Apps(apps::Options::full())),
         ("pingpong", Topic::Pingpong(pingpong::Options::full())),

@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 60] = [
+const SOURCES: [(&str, &str); 61] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("cores.h", include_str!("../programs/cores.h")),
@@ -43,6 +43,7 @@ const SOURCES: [(&str, &str); 60] = [
     ("kernel_fft.c", include_str!("../programs/kernel_fft.c")),
     ("kernel_sort.c", include_str!("../programs/kernel_sort.c")),
     ("kernel_train.py", include_str!("../programs/kernel_train.py")),
+    ("late.c", include_str!("../programs/late.c")),
     ("pair.h", include_str!("../programs/pair.h")),
     ("pingpong.c", include_str!("../programs/pingpong.c")),
     ("memop.h", include_str!("../../include/memop.h")),

@@ -297,6 +297,13 @@ fn pvm_runs_one_binary_under_stock_pvm_and_ours() {
 }
 
 #[test]
+fn late_receivers_are_compared_for_all_mpis() {
+    let figures = lines(&quick(&["late"]), "late.csv");
+    // Five MPIs, two calls, sizes from 1 to 256 KB.
+    assert_eq!(figures.len(), 5 * 2 * 9, "{figures:?}");
+}
+
+#[test]
 fn kernels_compare_all_mpis() {
     let out = quick(&["kernels"]);
     let figures = lines(&out, "kernels.csv");

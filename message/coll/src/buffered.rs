@@ -29,9 +29,9 @@ pub const SIZES: RangeInclusive<u64> = 3 << 10..=64 << 10;
 /// Limits of all buffers of a rank.
 const BUFFERS_MAX: usize = 64;
 const BYTES_MAX: usize = 2 << 20;
-/// Bytes of a page, and the distance of two buffers within a page. Some processors copy slowly if the
-/// place of the target in its page is a few bytes after that of the source (AMD Zen 3: 20 times as
-/// slowly).
+/// Bytes of a page, and the distance of two buffers within a page. Some processors copy slowly if
+/// the place of the target in its page is a few bytes after that of the source (AMD Zen 3: 20 times
+/// as slowly).
 const PAGE: usize = 4096;
 const APART: usize = PAGE / 2;
 /// Number of buffers in use that are tested for each message.

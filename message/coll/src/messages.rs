@@ -1,6 +1,6 @@
-//! Calls that send messages and wait for their end. While they wait for the end of a large one, both
-//! processors copy (`assist`). A shorter one to a peer that computes is copied into a buffer, and
-//! nobody waits (`buffered`). All other calls are the MPI's.
+//! Calls that send messages and wait for their end. While they wait for the end of a large one,
+//! both processors copy (`assist`). A shorter one to a peer that computes is copied into a buffer,
+//! and nobody waits (`buffered`). All other calls are the MPI's.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicUsize;
