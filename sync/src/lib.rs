@@ -12,6 +12,7 @@
 //! | `lock` | a lock that survives the death of its holder |
 //! | `pieces` | a large message that two tasks copy at the same time |
 //! | `ticket` | the end of one request, on which one waiter sleeps |
+//! | `copy` | copies that are fast wherever the buffers lie |
 //! | `clock` | the time, which tests can simulate |
 //! | `inject` | errors of system calls, which tests inject |
 //!
@@ -30,6 +31,7 @@
 //! (`tests/`, run by `make model`).
 
 pub mod clock;
+pub mod copy;
 pub mod doorbell;
 pub mod futex;
 pub mod hold;

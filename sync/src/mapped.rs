@@ -1,9 +1,10 @@
 //! A [`ring`](crate::ring) in memory that processes share: the layout of its parts, and plain
 //! copies of its payload.
 
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::copy::copy;
 use crate::ring::{Buffer, HEADER_SIZE, LINE_SIZE, LINES_MAX};
 use crate::word::fence_after_exchange;
 
@@ -112,7 +113,7 @@ impl Buffer for Mapped {
         let to = self.payload(line, offset, bytes.len());
         // SAFETY: `payload` has checked that the bytes lie in the ring. By the contract of
         // `Buffer::write` the lines are reserved, so no other thread accesses them.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        unsafe { copy(bytes.as_ptr(), to, bytes.len()) };
     }
     #[inline]
     unsafe fn read(&self, line: u32, offset: usize, bytes: &mut [u8]) {
@@ -120,7 +121,7 @@ impl Buffer for Mapped {
         // SAFETY: `payload` has checked that the bytes lie in the ring. By the contract of
         // `Buffer::read` the message is published and not consumed, so no sender writes it. A peer
         // that violates the protocol can change the bytes, which have no invalid value.
-        unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+        unsafe { copy(from, bytes.as_mut_ptr(), bytes.len()) };
     }
     #[inline]
     fn fence(&self) {

@@ -132,7 +132,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
         match bytes {
             4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
             8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
-            _ => ptr::copy_nonoverlapping(from, to, bytes),
+            _ => sync::copy::copy(from, to, bytes),
         }
     }
 }

@@ -20,7 +20,6 @@
 //! Otherwise the message is lost.
 
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -35,6 +34,7 @@ use crate::line::{self, Line};
 use crate::loan::{Loan, Terms};
 use crate::member::{Entry, Life, Members, Membership};
 use crate::together;
+use sync::copy::{copy, copy_slice};
 
 /// Bytes that are written before the lender announces them.
 const STRIDE: usize = 16 << 10;
@@ -170,7 +170,7 @@ impl Advance {
                 pulled
             } else if there > 0 {
                 // SAFETY: `there` bytes from `at` on are written, and so inside the loan.
-                to[..there].copy_from_slice(unsafe { self.loan.part(at, there) });
+                copy_slice(unsafe { self.loan.part(at, there) }, &mut to[..there]);
                 there
             } else {
                 if self.line.wait(at, || self.lives()).is_err() {
@@ -254,9 +254,7 @@ impl<'a> Writing<'a> {
             for bytes in piece.chunks(STEP) {
                 // SAFETY: the block has room for all pieces (`size`). The borrower reads only bytes
                 // that are published.
-                unsafe {
-                    to.add(at).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len())
-                };
+                unsafe { copy(bytes.as_ptr(), to.as_ptr().add(at), bytes.len()) };
                 at += bytes.len();
                 if let Some(tag) = self.line.shared().filter(|tag| helped != Some(*tag)) {
                     together::help(members, receiver, tag, self.pieces);
