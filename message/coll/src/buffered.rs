@@ -190,11 +190,10 @@ pub fn ended(mpi: &Mpi, message: &Message, bytes: u64, ticks: u64) {
 #[cold]
 fn note(mpi: &Mpi, message: &Message, is_late: bool) {
     let Some(mut state) = state() else { return };
+    // Messages to other ranks are not buffered. The handle of a known peer's communicator may have
+    // become that of another one.
+    let is_late = is_late && registry::is_task(mpi, message.comm, message.to);
     if is_late && state.peer(mpi, message).is_none() {
-        // A rank elsewhere is never buffered, so it need not be known.
-        if !registry::is_task(mpi, message.comm, message.to) {
-            return;
-        }
         state.add(mpi, message);
     }
     let Some(peer) = state.peer(mpi, message) else { return };
