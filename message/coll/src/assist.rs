@@ -190,8 +190,8 @@ pub unsafe extern "C" fn process_vm_readv(
     }
 }
 
-/// syscall(2), by which Intel MPI calls process_vm_readv(2). All other calls jump to the function of
-/// the C library, with their arguments untouched.
+/// syscall(2), by which Intel MPI calls process_vm_readv(2). All other calls jump to the C library,
+/// with their arguments untouched.
 ///
 /// # Safety
 /// The contract of the C library's function.
@@ -240,8 +240,8 @@ pub unsafe extern "C" fn syscall() {
     )
 }
 
-/// The C library's syscall(2), or 0 before its first use. MPI_Init finds it, if nobody has: the first
-/// user could be a signal handler, which may not call dlsym(3).
+/// The C library's syscall(2), or 0 before its first use. MPI_Init finds it, if nobody has: the
+/// first user could be a signal handler, which may not call dlsym(3).
 static SYSCALL: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn find_syscall() {
