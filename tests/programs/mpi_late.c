@@ -11,8 +11,10 @@
 
 enum { WORDS = 16384, TRAINING = 20, LAST = 8, MANY = 150, ATTEMPTS = 10 };
 
-/* Shared by the ranks: the steps that rank 0 has begun. */
-static _Atomic int *step;
+/* Shared by the ranks: the last step that rank 0 has announced. */
+static _Atomic int *announced;
+/* The number of the present step, counted by both ranks alike. */
+static int step;
 static int data[WORDS], taken[MANY][WORDS];
 
 static double seconds(void)
@@ -22,11 +24,11 @@ static double seconds(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Computes until rank 0 has begun this step, for 5 s at most. */
-static int reached(int wanted)
+/* Computes until rank 0 has announced the present step, for 5 s at most. */
+static int is_announced(void)
 {
 	double begin = seconds();
-	while (*step < wanted)
+	while (*announced < step)
 		if (seconds() - begin > 5)
 			return 0;
 	return 1;
@@ -80,29 +82,28 @@ static int attempt(void)
 	int ended = 0;
 	for (int i = 0; i < TRAINING; i++) {
 		MPI_Barrier(MPI_COMM_WORLD);
+		step++;
 		if (rank == 0) {
-			++*step;
+			*announced = step;
 			give(5 * i + i % 2);
 		} else {
-			int before = *step;
 			take(5 * i + i % 2, requests);
-			reached(before + 1);
+			is_announced();
 			usleep(3000);
 			check(5 * i + i % 2, requests);
 		}
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
-	int begun = *step;
-	MPI_Barrier(MPI_COMM_WORLD);
+	step++;
 	for (int i = 0; i < LAST; i++)
 		if (rank == 0)
 			give(i);
 		else
 			take(i, &requests[i]);
 	if (rank == 0)
-		++*step;
+		*announced = step;
 	else
-		ended = reached(begun + 1);
+		ended = is_announced();
 	for (int i = 0; rank == 1 && i < LAST; i++)
 		check(i, &requests[i]);
 	MPI_Bcast(&ended, 1, MPI_INT, 1, MPI_COMM_WORLD);
@@ -115,8 +116,8 @@ int main(int argc, char **argv)
 	CHECK(argc == 2 && ranks == 2);
 	int fd = open(argv[1], O_RDWR);
 	CHECK(fd >= 0 && ftruncate(fd, 4096) == 0);
-	step = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	CHECK(step != MAP_FAILED);
+	announced = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(announced != MAP_FAILED);
 	int attempts = 0;
 	while (!attempt())
 		CHECK(++attempts < ATTEMPTS);
