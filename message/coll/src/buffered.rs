@@ -18,6 +18,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use sync::copy::{copy, copy_slice};
+
 use crate::abi::{Handle, SUCCESS};
 use crate::late::Lateness;
 use crate::mpi::Mpi;
@@ -29,11 +31,6 @@ pub const SIZES: RangeInclusive<u64> = 3 << 10..=64 << 10;
 /// Limits of all buffers of a rank.
 const BUFFERS_MAX: usize = 64;
 const BYTES_MAX: usize = 2 << 20;
-/// Bytes of a page, and the distance of two buffers within a page. Some processors copy slowly if
-/// the place of the target in its page is a few bytes after that of the source (AMD Zen 3: 20 times
-/// as slowly).
-const PAGE: usize = 4096;
-const APART: usize = PAGE / 2;
 /// Number of buffers in use that are tested for each message.
 const TESTS: usize = 4;
 /// Peers whose lateness is known.
@@ -99,12 +96,10 @@ fn late_after(bytes: u64) -> u64 {
     const TIMES: u64 = 8;
     static COPY: OnceLock<u64> = OnceLock::new();
     let copy = *COPY.get_or_init(|| {
-        let mut memory = vec![1_u8; 2 * MEASURED + APART];
-        let (from, to) = memory.split_at_mut(MEASURED + APART);
+        let (from, mut to) = (vec![1_u8; MEASURED], vec![0_u8; MEASURED]);
         let time = |_| {
             let begin = ticks();
-            to.copy_from_slice(&black_box(&*from)[..MEASURED]);
-            black_box(&*to);
+            copy_slice(black_box(&from), black_box(&mut to));
             ticks().wrapping_sub(begin)
         };
         (0..5).map(time).min().unwrap_or(0)
@@ -140,14 +135,13 @@ unsafe fn send_buffered(mpi: &Mpi, message: &Message, bytes: u64) -> Option<c_in
     if !state.peer(mpi, message)?.lateness.is_buffered() {
         return None;
     }
-    let buffer = state.buffer(mpi, size.next_power_of_two() + PAGE)?;
-    let copy = buffer.place(message.from);
-    // SAFETY: the caller's message has this size, and the buffer has room for it and a page. MPI
-    // passes the request into a variable, and does not change the buffer.
+    let buffer = state.buffer(mpi, size.next_power_of_two())?;
+    // SAFETY: the caller's message has this size, and the buffer has room for it. MPI passes the
+    // request into a variable, and does not change the buffer.
     unsafe {
-        copy.copy_from_nonoverlapping(message.from, size);
+        copy(message.from, buffer.bytes.as_mut_ptr(), size);
         let Message { count, kind, to, tag, comm, .. } = *message;
-        let from = copy.cast_const();
+        let from = buffer.bytes.as_ptr();
         let mut request: Handle = 0;
         let code = (mpi.isend)(from, count, kind, to, tag, comm, &mut request);
         if code == SUCCESS {
@@ -289,13 +283,6 @@ impl State {
 }
 
 impl Buffer {
-    /// Returns the address in the first page of the buffer that has the same place in its page as
-    /// the source of a copy: [`APART`] tells why.
-    fn place(&mut self, source: *const u8) -> *mut u8 {
-        let begin = self.bytes.as_mut_ptr();
-        begin.wrapping_add(source.addr().wrapping_sub(begin.addr()) % PAGE)
-    }
-
     /// Makes the buffer at least this large. Returns false if that exceeds the limit.
     fn grow(&mut self, size: usize, limit: usize) -> bool {
         if self.bytes.len() < size && size <= limit {
