@@ -1,5 +1,5 @@
-//! Waiting and synchronization between threads of different processes. This crate depends on no
-//! other crate of the project, and each mechanism exists once.
+//! Waiting and synchronization between threads of different processes, and copies between their
+//! memories. This crate depends on no other crate of the project, and each mechanism exists once.
 //!
 //! | module | mechanism |
 //! |---|---|

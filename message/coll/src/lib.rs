@@ -1,5 +1,6 @@
 //! libnagaya-coll.so (LD_PRELOAD): MPI's collective operations between the tasks of one space, in
-//! which each rank reads its peers' buffers in place.
+//! which each rank reads its peers' buffers in place; and sends, of which both ranks copy the large
+//! ones, and shorter ones wait for no rank that computes.
 //!
 //! The library comes before the MPI, as the profiling interface of MPI's standard allows. It
 //! exports the operations under their names, and passes other calls on. So it works with any MPI,
