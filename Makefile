@@ -35,7 +35,7 @@ deps:
 
 # The demo: a stock MPI's messages with and without Nagaya.
 demo: deps
-	$(CARGO) build --release --quiet
+	$(CARGO) build --release
 	$(RELEASE)/nagaya-bench demo
 
 # What ships is what is tested: the release build. (`make test` and `make soak` test the
