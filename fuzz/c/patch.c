@@ -12,6 +12,7 @@ static inline long no_call(long nr, u64 a, u64 b, u64 c)
 #define raw3(nr, a, b, c) no_call(nr, (u64)(a), (u64)(b), (u64)(c))
 #define raw6(nr, a, b, c, d, e, f) no_call(nr, (u64)(a), (u64)(b), (u64)(c))
 
+#include "../../space/gate/c/sites.c"
 #include "../../space/gate/c/patch.c"
 
 struct space space;
@@ -56,7 +57,7 @@ u32 fuzz_gate_scan(const u8 *text, u64 length, struct fuzz_site *found, u32 room
 {
 	static _Thread_local struct site sites[64];
 	u32 unreached, most = room < 64 ? room : 64;
-	u32 count = scan(text, length, sites, most, &unreached);
+	u32 count = gate_find_sites(text, length, handled, sites, most, &unreached);
 	for (u32 i = 0; i < count && i < most; i++)
 		found[i] = (struct fuzz_site){sites[i].offset, sites[i].nr, sites[i].moved, sites[i].first};
 	return count;

@@ -29,10 +29,11 @@ const SOURCES: &[&str] = &[
     "c/family.c",
     "c/exe.c",
     "c/patch.c",
+    "c/sites.c",
 ];
 
 fn main() {
-    for file in SOURCES.iter().chain(&["c/abi.h", "c/gate.h", "gate.ld", "build.rs"]) {
+    for file in SOURCES.iter().chain(&["c/abi.h", "c/gate.h", "c/sites.h", "gate.ld", "build.rs"]) {
         println!("cargo:rerun-if-changed={file}");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -76,6 +77,19 @@ fn main() {
         "objcopy could not write the gate's image (binutils missing?)"
     );
     check_registers(&elf);
+    build_sites();
+}
+
+/// Builds `sites.c` for this library as well (`src/sites.rs`).
+fn build_sites() {
+    cc::Build::new()
+        .file("c/sites.c")
+        .opt_level(2)
+        .flag("-std=gnu11")
+        .inherit_rustflags(false)
+        .warnings(true)
+        .warnings_into_errors(true)
+        .compile("nagaya_sites");
 }
 
 fn run(command: &mut Command) -> bool {

@@ -127,12 +127,15 @@ pub struct Region {
 
 /// A system-call site in an image.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Site {
-    offset: u32,
+    /// Where the jump goes.
+    pub(crate) offset: u32,
     nr: u16,
-    moved: u8,
-    first: u8,
+    /// Bytes between the first instruction and `syscall`.
+    pub(crate) moved: u8,
+    /// Bytes of the first instruction.
+    pub(crate) first: u8,
 }
 
 /// The result of the scan of a file's executable part.

@@ -8,9 +8,10 @@
 //! image, which is mapped once for each space. This crate embeds the image and provides its entry
 //! points to the loader.
 //!
-//! `c/entry.S` is the best file to begin with, then `c/dispatch.c` and `c/patch.c`.
+//! `c/entry.S` is the best file to begin with, then `c/dispatch.c`, `c/patch.c` and `c/sites.c`.
 
 pub mod abi;
+pub mod sites;
 
 use abi::{Space, Start, Task};
 

@@ -15,6 +15,7 @@
 #include "kernel.h"
 
 #include "../../c/dispatch.c"
+#include "../../c/sites.c"
 #include "../../c/patch.c"
 
 static long made_up_kernel(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)
@@ -121,7 +122,7 @@ static void print_sites(const char *stubs_path)
 		struct site site;
 		if (text[at] != 0x0f || text[at + 1] != 0x05)
 			continue;
-		enum reach reach = classify(text, at, &site);
+		enum reach reach = classify(text, at, handled, &site);
 		printf("%lx %s", address + at,
 		       reach == REACHED ? "reached" : reach == HARMLESS ? "harmless" : "unreached");
 		if (reach == REACHED) {
@@ -145,7 +146,7 @@ static void print_sites(const char *stubs_path)
 		}
 		putchar('\n');
 	}
-	u32 unreached, count = scan(text, length, 0, 0, &unreached);
+	u32 unreached, count = gate_find_sites(text, length, handled, 0, 0, &unreached);
 	printf("total %u reached %u unreached\n", count, unreached);
 	FILE *file = fopen(stubs_path, "wb");
 	if (!file || fwrite(stubs, 1, to - stubs, file) != (u64)(to - stubs) || fclose(file))
@@ -156,7 +157,7 @@ int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "handled")) {
 		for (u32 nr = 0; nr < 512; nr++)
-			if (is_handled(nr))
+			if (is_in(handled, nr))
 				printf("%u\n", nr);
 		return 0;
 	}

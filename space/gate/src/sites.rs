@@ -1,0 +1,118 @@
+//! System-call sites in code, for processes without a gate: `c/sites.c`, which the gate uses in
+//! tasks.
+//!
+//! A site is an instruction SYSCALL behind the instruction that loads its number. The first of
+//! these instructions is replaced by a jump to a *stub*, which repeats them.
+
+pub use crate::abi::Site;
+
+/// A set of system calls: bit N for call N.
+pub type Calls = [u64; 8];
+
+/// All system calls.
+pub const ALL: Calls = [u64::MAX; 8];
+/// Bytes of the longest copy that [`Site::move_to`] makes.
+pub const MOVED_BYTES_MAX: usize = 52;
+
+unsafe extern "C" {
+    fn gate_find_sites(
+        text: *const u8,
+        length: u64,
+        wanted: *const u64,
+        sites: *mut Site,
+        room: u32,
+        unreached: *mut u32,
+    ) -> u32;
+    fn gate_move_site(
+        to: *mut u8,
+        to_address: u64,
+        site: *const Site,
+        at: *const u8,
+        at_address: u64,
+    ) -> *mut u8;
+    fn gate_redirect_site(at: *mut u8, site: *const Site, at_address: u64, stub_address: u64);
+}
+
+/// Finds the sites in code whose call is in `wanted`, or may be any. Stores as many as there is
+/// room for. Returns the number of all.
+pub fn find(text: &[u8], wanted: &Calls, sites: &mut [Site]) -> usize {
+    let mut unreached = 0;
+    // SAFETY: the function reads `text` and writes at most `sites.len()` sites.
+    unsafe {
+        gate_find_sites(
+            text.as_ptr(),
+            text.len() as u64,
+            wanted.as_ptr(),
+            sites.as_mut_ptr(),
+            sites.len() as u32,
+            &raw mut unreached,
+        ) as usize
+    }
+}
+
+impl Site {
+    /// The offset of its first instruction in the code.
+    pub fn start(&self) -> usize {
+        self.offset as usize
+    }
+
+    /// The offset behind its SYSCALL.
+    pub fn end(&self) -> usize {
+        self.start() + usize::from(self.first) + usize::from(self.moved) + 2
+    }
+
+    /// Copies its instructions, without SYSCALL, to the start of `to`, for a stub at that address.
+    /// Returns their length. `text` is the code in which the site was found, and will run at
+    /// `text_address`, less than 2 GiB from the stub.
+    ///
+    /// # Panics
+    /// The site is not in `text`, or `to` has fewer than [`MOVED_BYTES_MAX`] bytes.
+    pub fn move_to(&self, to: &mut [u8], stub: u64, text: &[u8], text_address: u64) -> usize {
+        assert!(to.len() >= MOVED_BYTES_MAX, "no room for {self:?}");
+        let at = &text[self.start()..self.end()];
+        let address = text_address + self.start() as u64;
+        // SAFETY: the site's bytes are in `text`, and at most `MOVED_BYTES_MAX` are written.
+        let end = unsafe { gate_move_site(to.as_mut_ptr(), stub, self, at.as_ptr(), address) };
+        end as usize - to.as_ptr() as usize
+    }
+
+    /// Replaces its first instruction in `text` by a jump to the stub; addresses as for
+    /// [`move_to`](Self::move_to).
+    ///
+    /// # Panics
+    /// The site is not in `text`.
+    pub fn redirect(&self, text: &mut [u8], text_address: u64, stub: u64) {
+        let range = self.start()..self.end();
+        let at = &mut text[range];
+        // SAFETY: the first instruction lies in `text`.
+        unsafe {
+            let address = text_address + self.start() as u64;
+            gate_redirect_site(at.as_mut_ptr(), self, address, stub);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_is_moved_and_leads_to_its_stub() {
+        // nop; mov $39,%eax; mov 8(%rip),%rdx; syscall; ret
+        let mut text = *b"\x90\xb8\x27\0\0\0\x48\x8b\x15\x08\0\0\0\x0f\x05\xc3";
+        let mut sites = [Site::default(); 2];
+        assert_eq!(find(&text, &ALL, &mut sites), 1);
+        assert_eq!(find(&text, &[0; 8], &mut sites[..0]), 0, "it is not wanted");
+        let site = sites[0];
+        assert_eq!((site.start(), site.end()), (1, 15));
+        let mut stub = [0; MOVED_BYTES_MAX];
+        let length = site.move_to(&mut stub, 0x3000, &text, 0x1000);
+        // The load is relative to the instruction behind it: 0x100d before, 0x300c now.
+        let displacement = (0x100d + 8 - 0x300ci32).to_le_bytes();
+        assert_eq!(stub[..8], *b"\xb8\x27\0\0\0\x48\x8b\x15");
+        assert_eq!((&stub[8..12], length), (&displacement[..], 12));
+        site.redirect(&mut text, 0x1000, 0x3000);
+        assert_eq!(text[..6], *b"\x90\xe9\xfa\x1f\0\0");
+        assert_eq!(find(&text, &ALL, &mut sites), 0, "the number is no longer loaded");
+    }
+}
