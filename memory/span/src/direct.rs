@@ -71,6 +71,22 @@ pub unsafe fn call(here: &Here, call: Call) -> i64 {
     }
 }
 
+/// Returns true if [`call`] may do anything else with a call than to make it, on several nodes.
+pub fn may_differ(number: u64) -> bool {
+    matches!(
+        number as i64,
+        libc::SYS_read
+            | libc::SYS_pread64
+            | libc::SYS_readv
+            | libc::SYS_preadv
+            | libc::SYS_preadv2
+            | libc::SYS_process_vm_writev
+            | libc::SYS_unshare
+            | libc::SYS_setsockopt
+            | libc::SYS_socket
+    )
+}
+
 fn own_id() -> u64 {
     // SAFETY: asks.
     unsafe { raw::call(libc::SYS_getpid as u64, [0; 6]) as u64 }

@@ -73,6 +73,13 @@ fn path_argument(call: &Call) -> Option<usize> {
     }
 }
 
+/// Returns true if [`redirect`] may change the call, depending on its arguments.
+pub fn may_redirect(number: u64) -> bool {
+    let by_flag = [libc::SYS_openat2, libc::SYS_linkat, libc::SYS_name_to_handle_at];
+    by_flag.contains(&(number as i64))
+        || path_argument(&Call { number, arguments: [0; 6] }).is_some()
+}
+
 /// The call as the kernel is to have it: with the program's file where it names the link.
 ///
 /// # Safety

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use nagaya_gate::sites::Site;
 use nagaya_layout::Seed;
 use nagaya_loader::stack::{Auxiliary, Contents};
 use nagaya_loader::{Executable, LoadError, LoadErrorKind, Program};
@@ -15,6 +16,7 @@ use rustix::io::Errno;
 use crate::addresses::PAGE;
 use crate::clocks;
 use crate::report::{Area, What};
+use crate::stubs;
 
 /// Start of position-independent programs: below the kernel's place for them, which this process
 /// uses, and at the place that sanitizers expect.
@@ -191,7 +193,7 @@ fn map(
     write: &mut impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
 ) -> Result<u64, LoadError> {
     let bias = at.wrapping_sub(executable.headers.start());
-    let mut end = at;
+    let (mut end, mut codes) = (at, Vec::new());
     for load in &executable.headers.loads {
         let in_page = load.address % PAGE;
         let start = bias.wrapping_add(load.address - in_page);
@@ -206,13 +208,51 @@ fn map(
         )?;
         let bytes = (in_page + load.memory_size).next_multiple_of(PAGE);
         parts.push(Part { start, bytes, protection: load.protection });
+        if load.protection & libc::PROT_EXEC as u32 != 0 {
+            codes.push((start, load.offset - in_page, in_page + load.file_size));
+        }
         if load.protection & libc::PROT_WRITE as u32 == 0 {
             let (path, offset) = (executable.path.clone(), load.offset - in_page);
             texts.push(Text { path, start, offset, bytes: in_page + load.file_size });
         }
         end = end.max(start + bytes);
     }
+    for (start, offset, bytes) in codes {
+        let mut text = vec![0; bytes as usize];
+        let mut take = |to: u64, bytes: &[u8]| {
+            text[(to - start) as usize..][..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        };
+        copy(&executable.path, &executable.file, start, offset, bytes, &mut take)?;
+        end = patch(&executable.path, start, &mut text, end, parts, write)?;
+    }
     Ok(end)
+}
+
+/// Patches the system-call sites of code at `start`; its stubs begin at `end`. Returns the end of
+/// the stubs.
+fn patch(
+    path: &Path,
+    start: u64,
+    text: &mut [u8],
+    end: u64,
+    parts: &mut Vec<Part>,
+    write: &mut impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
+) -> Result<u64, LoadError> {
+    let mut sites = vec![Site::default(); stubs::sites(text, &mut [])];
+    stubs::sites(text, &mut sites);
+    let (at, bytes) = (end, stubs::room(sites.len()));
+    if sites.is_empty() || !stubs::is_near(start, text.len(), at, bytes) {
+        return Ok(end);
+    }
+    let mut into = vec![0; bytes as usize];
+    stubs::patch(text, start, &sites, &mut into, at);
+    for (to, bytes) in [(start, &*text), (at, &into)] {
+        write(to, bytes).map_err(|kind| LoadError::new(path, kind))?;
+    }
+    let protection = (libc::PROT_READ | libc::PROT_EXEC) as u32;
+    parts.push(Part { start: at, bytes, protection });
+    Ok(at + bytes)
 }
 
 /// Copies this many bytes of a file, or fewer if it ends.

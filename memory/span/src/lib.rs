@@ -12,7 +12,8 @@
 //! | files | topic |
 //! |---|---|
 //! | `node`, `talk`, `image` | start of a node, control messages, the loaded program |
-//! | `trap`, `calls`, `call_table` | catching system calls, and the table of where each is made |
+//! | `stubs`, `jump`, `trap` | catching system calls: patched sites, their calls, and SIGSYS |
+//! | `calls`, `call_table` | answering system calls, and the table of where each is made |
 //! | `memory_calls`, `sharing`, `futex`, `affinity`, `clocks`, `sigaction`, … | system calls by topic |
 //! | `threads`, `kernel_threads`, `shadow`, `moves`, `leave` | threads: start, end, shadow, moves |
 //! | `processes`, `snapshot` | child processes and their copy of the memory |
@@ -53,6 +54,7 @@ pub mod fuzz;
 mod here;
 mod image;
 mod inherit;
+mod jump;
 mod kernel_threads;
 mod leases;
 mod leave;
@@ -83,6 +85,7 @@ mod signal;
 mod signals;
 mod slot;
 mod snapshot;
+mod stubs;
 pub mod talk;
 mod texts;
 mod threads;

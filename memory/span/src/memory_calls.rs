@@ -1,6 +1,8 @@
 //! System calls that change the memory map of all nodes, made at the origin: mmap(2), munmap(2),
 //! mprotect(2), mremap(2), madvise(2), brk(2) and others.
 
+use nagaya_gate::sites::Site;
+
 use crate::addresses::{Hint, PAGE};
 use crate::call::Call;
 use crate::here::Here;
@@ -8,7 +10,7 @@ use crate::names::name;
 use crate::request::Request;
 use crate::shared::{self, Overlay};
 use crate::slot::Slot;
-use crate::{inherit, raw, segments, sharing};
+use crate::{inherit, raw, segments, sharing, stubs};
 
 /// Advices of madvise that may have no effect. It has none on which a program depends (guards,
 /// zeros instead of the content).
@@ -223,6 +225,10 @@ unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     if here.names {
         name(here, slot, start, bytes, a);
     }
+    if !is_anonymous && protection & libc::PROT_EXEC as u32 != 0 {
+        // SAFETY: the file's bytes were just written, and the program does not have them yet.
+        unsafe { patch(here, slot, start, filled) };
+    }
     if !is_anonymous && protection != filling {
         ask(Request::Protect { start, bytes, protection });
     }
@@ -231,6 +237,46 @@ unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
         ask(Request::Text { descriptor, start, offset, bytes });
     }
     start as i64
+}
+
+/// Patches the system-call sites of code that has been mapped. Without memory for stubs they stay
+/// as they are.
+///
+/// # Safety
+/// The memory can be written, and runs nowhere yet.
+unsafe fn patch(here: &Here, slot: &Slot, start: u64, end: u64) {
+    let ask = |request| here.table.request(slot, request);
+    // SAFETY: this function requires memory that can be written and that nobody else uses.
+    let text = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, (end - start) as usize) };
+    let count = stubs::sites(text, &mut []);
+    if count == 0 {
+        return;
+    }
+    // The list of sites is behind the stubs.
+    let (room, list) = (stubs::room(count), (count * size_of::<Site>()) as u64);
+    let bytes = room + list.next_multiple_of(PAGE);
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+    let hint = Hint { hint: end.next_multiple_of(PAGE), low: false };
+    let at = ask(Request::Map { bytes, protection, is_file: false, hint });
+    if at < 0 {
+        return;
+    }
+    let at = at as u64;
+    if !stubs::is_near(start, text.len(), at, bytes) {
+        ask(Request::Unmap { start: at, bytes });
+        return;
+    }
+    // SAFETY: new memory of zeros, which are sites.
+    let (into, sites) = unsafe {
+        let into = std::slice::from_raw_parts_mut(at as *mut u8, room as usize);
+        let sites = std::slice::from_raw_parts_mut((at + room) as *mut Site, count);
+        (into, sites)
+    };
+    stubs::sites(text, sites);
+    stubs::patch(text, start, sites, into, at);
+    let protection = (libc::PROT_READ | libc::PROT_EXEC) as u32;
+    ask(Request::Protect { start: at, bytes, protection });
+    ask(Request::Stubs { text: [start, end], stubs: at, bytes });
 }
 
 /// # Safety

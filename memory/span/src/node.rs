@@ -33,11 +33,12 @@ use crate::here::Here;
 use crate::image::{self, Image};
 use crate::place::Room;
 use crate::request_table::RequestTable;
+use crate::slot::Entries;
 use crate::snapshot::MemoryMap;
 use crate::talk::{self, Everybody, KIND, Order, Ready};
 use crate::{
-    alternate_stack, clocks, kernel_threads, leave, limits, processors, shadow, sigaction, titles,
-    trap,
+    alternate_stack, clocks, jump, kernel_threads, leave, limits, processors, shadow, sigaction,
+    titles, trap,
 };
 
 /// Room for the heap. For more, malloc(3) uses mmap(2).
@@ -172,7 +173,8 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
         return Err(format!("cannot unshare descriptors: {why}").into());
     }
     limits::lift();
-    let table = RequestTable::new(doorbell.as_raw_fd(), clocks::entry())
+    let entries = Entries { clocks: clocks::entry(), calls: jump::entry() };
+    let table = RequestTable::new(doorbell.as_raw_fd(), entries)
         .map_err(|why| format!("no memory for threads: {why}"))?;
     control.greet(KIND)?;
     let order: Order = control.receive()?;
@@ -285,6 +287,7 @@ fn set_here(
         let first = processors::of(&all[..node as usize]);
         processors::name(&own, first, ready.processors);
     }
+    jump::set(node, nodes);
     let thread_entry = shadow::first;
     let before_leaving = leave::before_leaving;
     Here {

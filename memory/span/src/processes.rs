@@ -14,8 +14,8 @@ use crate::slot::Slot;
 use crate::snapshot::Child;
 use crate::snapshot::Snapshot;
 use crate::{
-    alternate_stack, clocks, descriptors, dispositions, kernel_threads, limits, raw, scheduling,
-    sigaction,
+    alternate_stack, clocks, descriptors, dispositions, jump, kernel_threads, limits, raw,
+    scheduling, sigaction,
 };
 
 /// The flags of vfork: the child shares memory, and its parent waits.
@@ -88,10 +88,13 @@ pub unsafe fn child(slot: &Slot, call: Call) -> i64 {
     shares_files(flags);
     // A signal handler in the child would use the stack on which the parent waits.
     let mask = block(!0);
+    // The child has this slot, too, as its GS base is its parent's.
+    slot.call_entry.store(jump::entry_alone(), Ordering::Relaxed);
     // SAFETY: the parent waits (CLONE_VFORK), so the child may use the second stack of its slot.
     // `spawned` never returns.
     let result =
         unsafe { raw::clone(flags, tids, slot.child_stack_end(), spawned, slot.index as usize) };
+    slot.call_entry.store(jump::entry(), Ordering::Relaxed);
     block(mask);
     result
 }
@@ -166,6 +169,7 @@ extern "C" fn forked(snapshot: usize) -> ! {
             (tid as *mut i32).write_unaligned(itself);
         }
         here.table.slot(slot).clock_entry.store(clocks::entry_alone(), Ordering::SeqCst);
+        here.table.slot(slot).call_entry.store(jump::entry_alone(), Ordering::SeqCst);
         kernel_threads::set_thread_area((*context).thread_area);
         raw::go_on(Context::registers(context))
     }

@@ -27,6 +27,8 @@ pub enum Request {
     Name { start: u64, bytes: u64, offset: u64, name: u32 },
     /// Change the protection.
     Protect { start: u64, bytes: u64, protection: u32 },
+    /// Stubs for the code in these addresses are mapped here; they end with it.
+    Stubs { text: [u64; 2], stubs: u64, bytes: u64 },
     /// These bytes of a file are mapped here, read-only: nodes may read their own copy.
     Text { descriptor: i32, start: u64, offset: u64, bytes: u64 },
     /// These bytes of a file will be mapped here, shared and read-only.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::raw;
 use crate::request::Request;
-use crate::slot::{SLOTS_PER_BLOCK, Slot};
+use crate::slot::{Entries, SLOTS_PER_BLOCK, Slot};
 
 /// Threads that a program may have at once: about as many as Linux allows with its default
 /// `vm.max_map_count`.
@@ -29,15 +29,13 @@ pub struct RequestTable {
     all_have_begun: AtomicBool,
     /// An eventfd, by its number in the threads' descriptor table.
     doorbell: i32,
-    /// The code at which functions of the program's vDSO continue.
-    clock_entry: u64,
+    entries: Entries,
 }
 
 impl RequestTable {
     /// Makes the table of this process, which is never freed. The threads' descriptors hold the
-    /// eventfd `doorbell` under this number; `clock_entry` is where functions of the program's vDSO
-    /// continue.
-    pub fn new(doorbell: i32, clock_entry: u64) -> std::io::Result<&'static Self> {
+    /// eventfd `doorbell` under this number.
+    pub fn new(doorbell: i32, entries: Entries) -> std::io::Result<&'static Self> {
         let table = Box::leak(Box::new(Self {
             blocks: [const { OnceLock::new() }; BLOCKS],
             requested: [const { AtomicU64::new(0) }; BLOCKS],
@@ -46,7 +44,7 @@ impl RequestTable {
             agent_sleeps: AtomicU32::new(0),
             all_have_begun: AtomicBool::new(false),
             doorbell,
-            clock_entry,
+            entries,
         }));
         table.allocate(0)?;
         Ok(table)
@@ -60,7 +58,7 @@ impl RequestTable {
         let first = index as usize / SLOTS_PER_BLOCK * SLOTS_PER_BLOCK;
         let block = &self.blocks[first / SLOTS_PER_BLOCK];
         if block.get().is_none() {
-            let slots = Slot::allocate_block(first as u32, self.clock_entry)?;
+            let slots = Slot::allocate_block(first as u32, self.entries)?;
             let is_first = block.set(slots).is_ok();
             assert!(is_first, "only the agent allocates slots");
             self.allocated.fetch_max((first + SLOTS_PER_BLOCK) as u32, Ordering::SeqCst);

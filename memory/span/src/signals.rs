@@ -25,7 +25,7 @@ use crate::here::Here;
 use crate::request::Request;
 use crate::signal::{ALL, Action, OURS, Signal, block, send};
 use crate::slot::Slot;
-use crate::{alternate_stack, clocks, dispositions, edges, mask, raw};
+use crate::{alternate_stack, clocks, dispositions, edges, jump, mask, raw};
 
 /// Bytes of the kernel's `ucontext`; its siginfo follows.
 const CONTEXT_BYTES: usize = offset_of!(ucontext_t, uc_sigmask) + 8;
@@ -75,11 +75,13 @@ pub unsafe extern "C" fn signalled(
         if !action.is_handler() {
             without_handler(&action, number, false);
             edges::look_again(frame, false);
+            jump::look_again(frame, false);
             edges::resume(frame)
         }
         slot.set_signal(&Signal { action, info: *info.cast() });
         (*(&raw mut (*frame).uc_sigmask).cast::<u64>()) = ALL;
         edges::look_again(frame, true);
+        jump::look_again(frame, true);
         edges::resume(frame)
     }
 }

@@ -32,6 +32,18 @@ pub const NO_STACK: stack_t =
 /// RSP, RDI, RSI, and those that a function preserves.
 pub type ClockRegisters = [u64; 10];
 
+/// Addresses of Nagaya's code at which code of the program continues.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries {
+    /// Functions of the program's vDSO.
+    pub clocks: u64,
+    /// Stubs of patched system-call sites.
+    pub calls: u64,
+}
+
+/// The offset of [`Slot::call_entry`] from the GS base.
+pub const CALL_ENTRY_OFFSET: usize = std::mem::offset_of!(Slot, call_entry);
+
 /// States of the request cell.
 const FREE: u32 = 0;
 const ASKED: u32 = 1;
@@ -45,7 +57,17 @@ pub struct Slot {
     itself: u64,
     /// The code at which functions of the program's vDSO continue.
     pub clock_entry: AtomicU64,
-    /// The registers with which the thread entered such a function.
+    /// The code to which stubs of patched system-call sites jump.
+    pub call_entry: AtomicU64,
+    /// Of a call by a stub: where the stub continues, the result, and the program's stack pointer.
+    /// `call_leaves` is 1 while the result waits for a signal frame.
+    pub call_return: AtomicU64,
+    pub call_result: AtomicU64,
+    pub call_stack: AtomicU64,
+    pub call_leaves: AtomicU32,
+    /// The end of the [stack of Nagaya's handlers](Self::handler_stack).
+    pub handlers_end: u64,
+    /// The registers with which the thread entered a function of the vDSO.
     pub clock_registers: UnsafeCell<ClockRegisters>,
     /// Pending work for the way back to the program.
     pub flags: AtomicU32,
@@ -92,8 +114,8 @@ pub struct Slot {
     /// As `live_tid`, but kept after the kernel thread has exited.
     pub kernel_tid: AtomicI32,
     /// The thread's last system call, and the address after its instruction.
-    call_number: AtomicU64,
-    call_end: AtomicU64,
+    pub call_number: AtomicU64,
+    pub call_end: AtomicU64,
 }
 
 // SAFETY: `state`, `call_posted` and the SIGNAL flag give each cell one owner at a time; their
@@ -110,9 +132,8 @@ impl Slot {
     /// Of the flags: the thread is to move to `destination`.
     const MOVE: u32 = 2;
 
-    /// Allocates the block of slots that begins with index `first`, and their areas. `clock_entry`:
-    /// where functions of the program's vDSO continue.
-    pub fn allocate_block(first: u32, clock_entry: u64) -> std::io::Result<Box<[Self]>> {
+    /// Allocates the block of slots that begins with index `first`, and their areas.
+    pub fn allocate_block(first: u32, entries: Entries) -> std::io::Result<Box<[Self]>> {
         let bytes = AREA_BYTES * SLOTS_PER_BLOCK;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -122,7 +143,7 @@ impl Slot {
             return Err(std::io::Error::last_os_error());
         }
         let areas = areas as usize;
-        let one = |at: usize| Self::new(first + at as u32, areas + at * AREA_BYTES, clock_entry);
+        let one = |at: usize| Self::new(first + at as u32, areas + at * AREA_BYTES, entries);
         let mut slots: Box<[Self]> = (0..SLOTS_PER_BLOCK).map(one).collect();
         for slot in &mut slots {
             slot.itself = std::ptr::from_ref(slot) as u64;
@@ -130,10 +151,16 @@ impl Slot {
         Ok(slots)
     }
 
-    fn new(index: u32, area: usize, clock_entry: u64) -> Self {
-        Self {
+    fn new(index: u32, area: usize, entries: Entries) -> Self {
+        let mut slot = Self {
             itself: 0,
-            clock_entry: AtomicU64::new(clock_entry),
+            clock_entry: AtomicU64::new(entries.clocks),
+            call_entry: AtomicU64::new(entries.calls),
+            call_return: AtomicU64::new(0),
+            call_result: AtomicU64::new(0),
+            call_stack: AtomicU64::new(0),
+            call_leaves: AtomicU32::new(0),
+            handlers_end: 0,
             clock_registers: UnsafeCell::new([0; 10]),
             flags: AtomicU32::new(0),
             in_call: AtomicU32::new(0),
@@ -162,7 +189,9 @@ impl Slot {
             kernel_tid: AtomicI32::new(0),
             call_number: AtomicU64::new(0),
             call_end: AtomicU64::new(0),
-        }
+        };
+        slot.handlers_end = slot.handler_stack().end as u64;
+        slot
     }
 
     /// By the thread: waits until the last request was taken, and stores the next one.

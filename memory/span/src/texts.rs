@@ -19,6 +19,7 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use serde::{Deserialize, Serialize};
 
 use crate::addresses::PAGE;
+use crate::stubs::{CHANGED_REACH, may_be_patched};
 
 /// Bytes at the beginning of a file in which linkers put a build-id.
 const HEAD_BYTES: usize = 64 << 10;
@@ -141,17 +142,22 @@ impl Texts {
         }
         let file = self.files.entry(text.name.clone()).or_insert_with_key(same);
         let Some(file) = file else { return false };
-        let mut bytes = [0; PAGE as usize];
+        const AROUND: u64 = CHANGED_REACH as u64;
+        let mut bytes = [0; PAGE as usize + 2 * CHANGED_REACH];
         for next in page..text.end.min(page + TOGETHER) {
             let done = (next - first) * PAGE;
-            let there = text.bytes.saturating_sub(done).min(PAGE) as usize;
-            bytes[there..].fill(0);
-            let is_read = file.read_exact_at(&mut bytes[..there], text.offset + done);
-            if is_read.is_err() || next > page && !is_wanted(next) {
+            // The bytes around the page show whether the origin may have patched it.
+            let before = AROUND.min(text.offset + done);
+            let there = (text.bytes.saturating_sub(done) + before).min(before + PAGE + AROUND);
+            bytes[there as usize..].fill(0);
+            let read = &mut bytes[..there as usize];
+            let is_read = file.read_exact_at(read, text.offset + done - before);
+            let is_other = is_read.is_err() || may_be_patched(&bytes);
+            if is_other || next > page && !is_wanted(next) {
                 return next > page;
             }
             self.read.insert(next);
-            take(next, &bytes);
+            take(next, &bytes[before as usize..][..PAGE as usize]);
         }
         true
     }

@@ -1,5 +1,6 @@
-//! Catching system calls. By syscall user dispatch (Linux 5.11) each call raises SIGSYS. The
-//! handler makes the call or requests it, and stores the result in the frame.
+//! Catching system calls by syscall user dispatch (Linux 5.11): each call that is not made by a jump
+//! ([`jump`]) raises SIGSYS. The handler makes the call or requests it, and stores the result in the
+//! frame.
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
@@ -8,7 +9,7 @@ use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::signal::{Action, RESTORER};
 use crate::slot::Slot;
-use crate::{calls, clocks, raw};
+use crate::{calls, clocks, jump, raw, stubs};
 
 /// `SYS_USER_DISPATCH`: the `si_code` of a caught call.
 const BY_DISPATCH: c_int = 2;
@@ -48,7 +49,9 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
             if is_program {
                 return;
             }
-            edges::look_again(frame, slot.has(Slot::SIGNAL));
+            let is_signal = slot.has(Slot::SIGNAL);
+            edges::look_again(frame, is_signal);
+            jump::look_again(frame, is_signal);
             edges::resume(frame)
         }
         let call = Call {
@@ -65,13 +68,19 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
         };
         // See hides_a_call.
         (*frame).uc_mcontext.gregs[libc::REG_RCX as usize] = 0;
-        slot.set_caught_frame(frame);
-        slot.record_call(call.number, of(libc::REG_RIP));
-        let result = calls::answer(here, slot, frame, call);
-        slot.set_caught_frame(std::ptr::null_mut());
+        let (result, number) = jump::take_result(slot, call.number).unwrap_or_else(|| {
+            slot.set_caught_frame(frame);
+            slot.record_call(call.number, stubs::site_end(of(libc::REG_RIP)));
+            let result = calls::answer(here, slot, frame, call);
+            slot.set_caught_frame(std::ptr::null_mut());
+            (result, of(libc::REG_RAX))
+        });
         let registers = &mut (*frame).uc_mcontext.gregs;
         match result {
-            RESTART => registers[libc::REG_RIP as usize] -= SYSCALL_BYTES,
+            RESTART => {
+                registers[libc::REG_RAX as usize] = number as i64;
+                registers[libc::REG_RIP as usize] -= SYSCALL_BYTES;
+            }
             result => registers[libc::REG_RAX as usize] = result,
         }
     }

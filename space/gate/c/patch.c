@@ -71,7 +71,10 @@ static long patch_sites(struct task *t, u8 *text, u64 length, int prot, const st
 			continue;
 		}
 		u8 *end = write_stub(t, to, s, at);
-		gate_redirect_site(at, s, (u64)at, (u64)to);
+		if (!gate_redirect_site(text, length, s, (u64)text, (u64)to)) {
+			t->sites_unreached++;
+			continue;
+		}
 		to = (u8 *)align_up((u64)end, 16);
 		t->sites_patched++;
 	}

@@ -7,10 +7,12 @@
  *   mov 8(%rsp),%r9 ; syscall           (libc's syscall(): any number)
  *   mov 24(%rbx),%rdx ; mov (%rbx),%eax ; syscall      (libc's setuid in each thread: any)
  *
- * The first instruction is at least five bytes long, so it alone becomes `jmp stub`. In the third
- * shape the jump takes the place of both loads: no compiler jumps to the second one. The moves
- * behind it stay in place and are repeated in the stub. So code that jumps into the middle still
- * works, and makes a plain system call.
+ * The first instruction becomes `jmp stub`. In the third shape the jump takes the place of both
+ * loads: no compiler jumps to the second one. The moves behind it stay in place and are repeated
+ * in the stub. So code that jumps into the middle still works, and makes a plain system call.
+ *
+ * `xor %eax,%eax` (read) has two bytes, too few for that jump. There a short jump leads to a long
+ * one, in the padding between two functions nearby.
  *
  * This file makes no system call and knows no task. The gate uses it in tasks (patch.c), and
  * src/sites.rs in other processes. */
@@ -264,10 +266,51 @@ u8 *gate_move_site(u8 *to, u64 to_address, const struct site *site, const u8 *at
 	return to;
 }
 
-void gate_redirect_site(u8 *at, const struct site *site, u64 at_address, u64 stub_address)
+static void put_jump(u8 *at, u64 at_address, u64 to_address)
 {
-	at[0] = 0xe9;
-	put_number(at + 1, stub_address - (at_address + 5), 4);
-	for (u32 pad = 5; pad < site->first; pad++)
+	*at = 0xe9;
+	put_number(at + 1, to_address - (at_address + 5), 4);
+}
+
+/* Finds padding for seven bytes that the two-byte jump at text[from] can reach. Returns its
+ * offset, or 0. */
+static u64 find_padding(const u8 *text, u64 length, u64 from)
+{
+	static const u8 nop[10] = {0x66, 0x2e, 0x0f, 0x1f, 0x84};
+	u64 low = from > 120 ? from - 120 : 1, high = from + 120;
+	if (high + sizeof nop > length)
+		high = length > sizeof nop ? length - sizeof nop : 0;
+	for (u64 at = low; at < high; at++) {
+		u32 i = 0;
+		while (i < sizeof nop && text[at + i] == nop[i])
+			i++;
+		/* With another prefix the instruction would begin before. */
+		if (i == sizeof nop && text[at - 1] != 0x66)
+			return at;
+	}
+	return 0;
+}
+
+int gate_redirect_site(u8 *text, u64 length, const struct site *site, u64 text_address,
+                       u64 stub_address)
+{
+	u8 *at = text + site->offset;
+	u32 jump = 5;
+	if (site->first < jump) {
+		/* Two bytes lead to a jump in padding, which other code skips. */
+		u64 padding = find_padding(text, length, site->offset);
+		if (!padding)
+			return 0;
+		put(text + padding, "\xeb\x05", 2);
+		put_jump(text + padding + 2, text_address + padding + 2, stub_address);
+		put(text + padding + 7, "\x90\x90\x90", 3);
+		at[0] = 0xeb;
+		at[1] = padding + 2 - (site->offset + 2);
+		jump = 2;
+	} else {
+		put_jump(at, text_address + site->offset, stub_address);
+	}
+	for (u32 pad = jump; pad < site->first; pad++)
 		at[pad] = 0x90;
+	return 1;
 }

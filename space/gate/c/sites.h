@@ -32,8 +32,13 @@ u32 gate_find_sites(const u8 *text, u64 length, const u64 *wanted, struct site *
  * the end of the copy, at most 52 bytes behind `to`. */
 u8 *gate_move_site(u8 *to, u64 to_address, const struct site *site, const u8 *at, u64 at_address);
 
-/* Replaces the first instruction of the site at `at` by a jump to its stub. */
-void gate_redirect_site(u8 *at, const struct site *site, u64 at_address, u64 stub_address);
+/* Bytes around a site that a redirection may change, at most. */
+#define SITE_REACH 160
+
+/* Replaces the first instruction of a site by a jump to its stub. Returns 0, and changes nothing,
+ * if there is no room for that. Addresses are those at which the text and the stub will run. */
+int gate_redirect_site(u8 *text, u64 length, const struct site *site, u64 text_address,
+                       u64 stub_address);
 
 #pragma GCC visibility pop
 #endif

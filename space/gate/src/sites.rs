@@ -13,6 +13,8 @@ pub type Calls = [u64; 8];
 pub const ALL: Calls = [u64::MAX; 8];
 /// Bytes of the longest copy that [`Site::move_to`] makes.
 pub const MOVED_BYTES_MAX: usize = 52;
+/// `SITE_REACH` of `c/sites.h`: bytes around a site that [`Site::redirect`] may change, at most.
+pub const REACH: usize = 160;
 
 unsafe extern "C" {
     fn gate_find_sites(
@@ -30,7 +32,13 @@ unsafe extern "C" {
         at: *const u8,
         at_address: u64,
     ) -> *mut u8;
-    fn gate_redirect_site(at: *mut u8, site: *const Site, at_address: u64, stub_address: u64);
+    fn gate_redirect_site(
+        text: *mut u8,
+        length: u64,
+        site: *const Site,
+        text_address: u64,
+        stub_address: u64,
+    ) -> i32;
 }
 
 /// Finds the sites in code whose call is in `wanted`, or may be any. Stores as many as there is
@@ -77,18 +85,16 @@ impl Site {
     }
 
     /// Replaces its first instruction in `text` by a jump to the stub; addresses as for
-    /// [`move_to`](Self::move_to).
+    /// [`move_to`](Self::move_to). Changes bytes up to [`REACH`] before and behind the site's start.
+    /// Returns false, and changes nothing, if there is no room for the jump.
     ///
     /// # Panics
     /// The site is not in `text`.
-    pub fn redirect(&self, text: &mut [u8], text_address: u64, stub: u64) {
-        let range = self.start()..self.end();
-        let at = &mut text[range];
-        // SAFETY: the first instruction lies in `text`.
-        unsafe {
-            let address = text_address + self.start() as u64;
-            gate_redirect_site(at.as_mut_ptr(), self, address, stub);
-        }
+    pub fn redirect(&self, text: &mut [u8], text_address: u64, stub: u64) -> bool {
+        assert!(self.end() <= text.len(), "{self:?} is not in this code");
+        let length = text.len() as u64;
+        // SAFETY: the site lies in `text`, and the function changes nothing outside.
+        unsafe { gate_redirect_site(text.as_mut_ptr(), length, self, text_address, stub) != 0 }
     }
 }
 
@@ -111,8 +117,29 @@ mod tests {
         let displacement = (0x100d + 8 - 0x300ci32).to_le_bytes();
         assert_eq!(stub[..8], *b"\xb8\x27\0\0\0\x48\x8b\x15");
         assert_eq!((&stub[8..12], length), (&displacement[..], 12));
-        site.redirect(&mut text, 0x1000, 0x3000);
+        assert!(site.redirect(&mut text, 0x1000, 0x3000));
         assert_eq!(text[..6], *b"\x90\xe9\xfa\x1f\0\0");
         assert_eq!(find(&text, &ALL, &mut sites), 0, "the number is no longer loaded");
+    }
+
+    #[test]
+    fn a_short_site_leads_to_its_stub_by_padding() {
+        // ret; a long nop; xor %eax,%eax; syscall; ret
+        let code = b"\xc3\x66\x2e\x0f\x1f\x84\0\0\0\0\0\x31\xc0\x0f\x05\xc3";
+        let mut sites = [Site::default()];
+        assert_eq!(find(code, &ALL, &mut sites), 1);
+        let mut text = *code;
+        assert!(sites[0].redirect(&mut text, 0x1000, 0x3000));
+        // The padding skips the jump to 0x3000, to which the short jump leads.
+        assert_eq!(text[1..11], *b"\xeb\x05\xe9\xf8\x1f\0\0\x90\x90\x90");
+        assert_eq!(text[11..], *b"\xeb\xf6\x0f\x05\xc3");
+        let mut other = *code;
+        other[0] = 0x66;
+        let before = other;
+        assert!(!sites[0].redirect(&mut other, 0x1000, 0x3000), "the nop begins before");
+        assert_eq!(other, before);
+        let mut far = [&code[..11], &[0x90; 125], &code[11..]].concat();
+        assert_eq!(find(&far, &ALL, &mut sites), 1);
+        assert!(!sites[0].redirect(&mut far, 0x1000, 0x3000), "a short jump does not get there");
     }
 }

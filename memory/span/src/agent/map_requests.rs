@@ -55,6 +55,10 @@ impl Agent {
                 Plan::Answer(done.map_or_else(|errno| -i64::from(errno), |()| 0))
             }
             Request::Inspect(address) => Plan::Answer(self.origin().inspect(address)),
+            Request::Stubs { text: [start, end], stubs, bytes } => {
+                self.origin().stubs.push((start..end, stubs..stubs + bytes));
+                Plan::Answer(0)
+            }
             Request::Attach { start, bytes } => {
                 self.origin().attached.insert(start, bytes);
                 Plan::Answer(0)
@@ -123,6 +127,7 @@ impl Agent {
         let origin = self.origin();
         origin.addresses.map_at(range.clone());
         origin.attached.retain(|start, _| !range.contains(start));
+        self.unmap_stubs(&range);
         self.plan_open(range, effect, is_file)
     }
 
@@ -146,7 +151,19 @@ impl Agent {
         let origin = self.origin();
         origin.addresses.unmap(range.clone());
         origin.attached.retain(|start, _| !range.contains(start));
+        self.unmap_stubs(&range);
         Plan::Change(Effect::Unmap, range, 0)
+    }
+
+    /// Unmaps the stubs of code that is unmapped.
+    fn unmap_stubs(&mut self, text: &Range<u64>) {
+        let is_ended = |(of, _): &mut (Range<u64>, _)| text.start <= of.start && of.end <= text.end;
+        let ended: Vec<_> = self.origin().stubs.extract_if(.., is_ended).collect();
+        for (_, stubs) in ended {
+            let pages = self.pages_of(&stubs);
+            self.origin().addresses.unmap(stubs);
+            self.change(Effect::Unmap, pages, 0, None);
+        }
     }
 
     fn plan_discard(&mut self, start: u64, bytes: u64) -> Plan {

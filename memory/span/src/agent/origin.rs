@@ -35,6 +35,8 @@ pub struct Origin {
     pub(super) changes: Changes,
     /// Segments of System V shared memory: start address and bytes.
     pub(super) attached: BTreeMap<u64, u64>,
+    /// The addresses of code with patched system-call sites, and of its stubs.
+    pub(super) stubs: Vec<(Range<u64>, Range<u64>)>,
     /// The number of calls that shadows make now.
     pub(super) at_work: u32,
     pub(super) forks: Forks,
@@ -65,6 +67,7 @@ impl Origin {
             rooms,
             changes: Changes::default(),
             attached: BTreeMap::new(),
+            stubs: Vec::new(),
             at_work: 0,
             forks: Forks::default(),
             signalled: HashSet::new(),

@@ -1,0 +1,320 @@
+//! System calls by a jump: the code to which stubs of patched sites ([`stubs`](crate::stubs)) lead.
+//!
+//! A call is made in one of three ways:
+//! - *directly*, by the kernel at once, if it needs nothing of Nagaya;
+//! - *answered* by [`calls`], on the stack of Nagaya's handlers, with all vector registers saved;
+//! - by a SIGSYS ([`trap`](crate::trap)), if it needs a signal frame. The stub raises it.
+//!
+//! A thread must check its slot's flags on its way back to the program (see [`edges`]). If one is
+//! set, it raises a SIGSYS with the number [`LEAVE`], whose frame is what signals and moves need.
+//! A signal between the check and the stub repeats the check.
+
+use std::arch::global_asm;
+use std::arch::x86_64::{__cpuid_count, _xgetbv};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::call::Call;
+use crate::call_table::{self, Where};
+use crate::edges::{self, RESTART};
+use crate::here::Here;
+use crate::slot::Slot;
+use crate::{calls, direct, exe, migrate};
+
+/// The number by which a thread asks for a signal frame after a call: no kernel has it.
+pub const LEAVE: u64 = migrate::CALL + 1;
+
+/// Numbers of calls, as bits.
+type Calls = [AtomicU64; 8];
+
+/// The calls that are made directly.
+static DIRECT: Calls = [const { AtomicU64::new(0) }; 8];
+/// The calls that are answered.
+static ANSWERED: Calls = [const { AtomicU64::new(0) }; 8];
+/// The components of the extended state that are saved.
+static COMPONENTS: AtomicU64 = AtomicU64::new(0);
+/// Bytes of stack for them.
+const STATE_BYTES: usize = 4096;
+/// Components that Nagaya's code does not change: memory protection keys, AMX.
+const UNTOUCHED: u64 = 1 << 9 | 1 << 17 | 1 << 18;
+/// The extended state's header, behind the legacy region.
+const HEADER_OFFSET: usize = 512;
+
+global_asm!(
+    // RAX: the number; RCX: where the stub continues. It executes SYSCALL if RCX is not 0.
+    ".hidden nagaya_span_jump",
+    ".globl nagaya_span_jump",
+    "nagaya_span_jump:",
+    // The kernel ignores the upper half.
+    "mov r11d, eax",
+    "cmp r11d, 512",
+    "jae 9f",
+    "bt qword ptr [rip + {direct}], r11",
+    "jnc 8f",
+    "mov gs:[{back}], rcx",
+    "mov gs:[{number}], r11",
+    // The stub's jump to the site.
+    "movsxd r11, dword ptr [rcx + 5]",
+    "lea r11, [rcx + r11 + 9]",
+    "mov gs:[{end}], r11",
+    "mov dword ptr gs:[{in_call}], 1",
+    "nagaya_span_jump_look:",
+    "test byte ptr gs:[{flags}], {signal}",
+    "jnz nagaya_span_jump_not",
+    "nagaya_span_jump_enter:",
+    "syscall",
+    "nagaya_span_jump_left:",
+    "mov dword ptr gs:[{in_call}], 0",
+    "cmp dword ptr gs:[{flags}], 0",
+    "jne 5f",
+    "cmp rax, {restart}",
+    "je 5f",
+    "xor ecx, ecx",
+    "jmp qword ptr gs:[{back}]",
+    "5:",
+    "mov gs:[{result}], rax",
+    "nagaya_span_jump_pending:",
+    "mov dword ptr gs:[{leaves}], 1",
+    "mov eax, {leave}",
+    "mov rcx, gs:[{back}]",
+    "jmp rcx",
+    "nagaya_span_jump_not:",
+    "mov rax, {restart}",
+    "jmp nagaya_span_jump_left",
+    "8:",
+    "bt qword ptr [rip + {answered}], r11",
+    "jnc 9f",
+    "mov gs:[{back}], rcx",
+    "mov gs:[{number}], r11",
+    "movsxd r11, dword ptr [rcx + 5]",
+    "lea r11, [rcx + r11 + 9]",
+    "mov gs:[{end}], r11",
+    "mov gs:[{stack}], rsp",
+    "mov rsp, gs:[{handlers}]",
+    // A `Call`.
+    "push r9",
+    "push r8",
+    "push r10",
+    "push rdx",
+    "push rsi",
+    "push rdi",
+    "push rax",
+    "push rbx",
+    "mov rbx, rsp",
+    "sub rsp, {state_bytes}",
+    "and rsp, -64",
+    "xor eax, eax",
+    "mov [rsp + {header}], rax",
+    "mov [rsp + {header} + 8], rax",
+    "mov [rsp + {header} + 16], rax",
+    "mov [rsp + {header} + 24], rax",
+    "mov [rsp + {header} + 32], rax",
+    "mov [rsp + {header} + 40], rax",
+    "mov [rsp + {header} + 48], rax",
+    "mov [rsp + {header} + 56], rax",
+    "mov eax, dword ptr [rip + {components}]",
+    "mov edx, dword ptr [rip + {components} + 4]",
+    "xsavec64 [rsp]",
+    "lea rdi, [rbx + 8]",
+    "call {answer}",
+    "mov gs:[{result}], rax",
+    "mov eax, dword ptr [rip + {components}]",
+    "mov edx, dword ptr [rip + {components} + 4]",
+    "xrstor64 [rsp]",
+    "mov rsp, rbx",
+    "pop rbx",
+    "pop rax",
+    "pop rdi",
+    "pop rsi",
+    "pop rdx",
+    "pop r10",
+    "pop r8",
+    "pop r9",
+    "mov rsp, gs:[{stack}]",
+    "mov rax, gs:[{result}]",
+    "jmp nagaya_span_jump_left",
+    // The same for a child process: the kernel makes all its calls.
+    ".hidden nagaya_span_jump_alone",
+    ".globl nagaya_span_jump_alone",
+    "nagaya_span_jump_alone:",
+    "9:",
+    "jmp rcx",
+    direct = sym DIRECT,
+    answered = sym ANSWERED,
+    components = sym COMPONENTS,
+    answer = sym answer,
+    back = const offset_of!(Slot, call_return),
+    result = const offset_of!(Slot, call_result),
+    leaves = const offset_of!(Slot, call_leaves),
+    number = const offset_of!(Slot, call_number),
+    end = const offset_of!(Slot, call_end),
+    stack = const offset_of!(Slot, call_stack),
+    handlers = const offset_of!(Slot, handlers_end),
+    in_call = const offset_of!(Slot, in_call),
+    flags = const offset_of!(Slot, flags),
+    signal = const Slot::SIGNAL,
+    restart = const RESTART,
+    leave = const LEAVE,
+    state_bytes = const STATE_BYTES,
+    header = const HEADER_OFFSET,
+);
+
+unsafe extern "C" {
+    fn nagaya_span_jump();
+    fn nagaya_span_jump_alone();
+    static nagaya_span_jump_look: u8;
+    static nagaya_span_jump_enter: u8;
+    static nagaya_span_jump_left: u8;
+    static nagaya_span_jump_pending: u8;
+    static nagaya_span_jump_not: u8;
+}
+
+/// Returns the address to which stubs jump.
+pub fn entry() -> u64 {
+    nagaya_span_jump as *const () as u64
+}
+
+/// Returns that address for child processes, which make system calls instead.
+pub fn entry_alone() -> u64 {
+    nagaya_span_jump_alone as *const () as u64
+}
+
+/// Answers a call that needs no signal frame. A bad address gives EFAULT.
+extern "C" fn answer(call: &Call) -> i64 {
+    extern "C" fn answer(call: usize) -> i64 {
+        let call = std::ptr::with_exposed_provenance::<Call>(call);
+        // SAFETY: the pointer is that of the `Call` below, which lives until `guard` returns. Its
+        // arguments are the program's, and `way` excludes calls that need the frame.
+        unsafe { calls::answer(Here::get(), Slot::current(), std::ptr::null_mut(), *call) }
+    }
+    let call = Call { number: u64::from(call.number as u32), ..*call };
+    // SAFETY: the thread has attached to its slot. While `calls` uses the program's addresses, it
+    // holds nothing that has to be released.
+    unsafe { edges::guard(answer, std::ptr::from_ref(&call).expose_provenance()) }
+}
+
+/// Makes a thread that a signal has stopped in this code repeat the check of its flags, as
+/// [`edges::look_again`] does in other code.
+///
+/// # Safety
+/// `frame` is the kernel's.
+pub unsafe fn look_again(frame: *mut libc::ucontext_t, is_signal: bool) {
+    let at = |label: &u8| std::ptr::from_ref(label) as i64;
+    // SAFETY: the labels are defined above; the frame is valid by this function's contract.
+    unsafe {
+        let registers = &mut (*frame).uc_mcontext.gregs;
+        let pc = registers[libc::REG_RIP as usize];
+        let left = at(&nagaya_span_jump_left);
+        if (at(&nagaya_span_jump_look)..=at(&nagaya_span_jump_enter)).contains(&pc) {
+            registers[libc::REG_RIP as usize] = at(&nagaya_span_jump_not);
+        } else if (left..=at(&nagaya_span_jump_pending)).contains(&pc) {
+            let is_interrupted = registers[libc::REG_RAX as usize] == -i64::from(libc::EINTR);
+            if pc == left && !is_signal && is_interrupted {
+                registers[libc::REG_RAX as usize] = RESTART;
+            }
+            registers[libc::REG_RIP as usize] = left;
+        }
+    }
+}
+
+/// The way in which a call is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Direct,
+    Answered,
+    Trapped,
+}
+
+/// Returns the way of a call on this node of that many.
+fn way(number: u64, node: u32, nodes: u32) -> Way {
+    let place = call_table::place(number);
+    match number as i64 {
+        libc::SYS_rt_sigreturn
+        | libc::SYS_rt_sigprocmask
+        | libc::SYS_sigaltstack
+        | libc::SYS_clone
+        | libc::SYS_clone3
+        | libc::SYS_fork
+        | libc::SYS_vfork
+        | libc::SYS_execve
+        | libc::SYS_execveat
+        | libc::SYS_exit
+        | libc::SYS_exit_group => Way::Trapped,
+        libc::SYS_sched_yield | libc::SYS_getrandom => Way::Direct,
+        libc::SYS_gettid if node == 0 => Way::Direct,
+        libc::SYS_futex if nodes == 1 => Way::Direct,
+        _ if place != Where::Origin || node != 0 => Way::Answered,
+        _ if exe::may_redirect(number) => Way::Answered,
+        _ if nodes > 1 && direct::may_differ(number) => Way::Answered,
+        _ => Way::Direct,
+    }
+}
+
+/// Sets the ways of calls on this node of that many.
+pub fn set(node: u32, nodes: u32) {
+    let components = components();
+    COMPONENTS.store(components.unwrap_or(0), Ordering::Relaxed);
+    for number in 0..512 {
+        let calls = match way(number, node, nodes) {
+            Way::Direct => &DIRECT,
+            Way::Answered if components.is_some() => &ANSWERED,
+            _ => continue,
+        };
+        calls[number as usize / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
+    }
+}
+
+/// Returns the components of the extended state to save, or `None` if the processor has no
+/// XSAVEC, or more state than there is room for.
+fn components() -> Option<u64> {
+    const LEAF: u32 = 0xd;
+    if !std::is_x86_feature_detected!("xsavec") {
+        return None;
+    }
+    // SAFETY: a processor with XSAVEC, which the system has enabled, has XGETBV.
+    let components = unsafe { _xgetbv(0) } & !UNTOUCHED;
+    // The compacted format: each component behind the last, some at a multiple of 64.
+    let extended = (2..63).filter(|bit| components >> bit & 1 == 1);
+    let bytes: u32 = extended.map(|bit| __cpuid_count(LEAF, bit).eax.next_multiple_of(64)).sum();
+    (HEADER_OFFSET + 64 + bytes as usize + 64 <= STATE_BYTES).then_some(components)
+}
+
+/// Returns the result of a call by which a thread has asked for a signal frame, and the call's
+/// number. `None`: it is not such a call, but the program's own.
+pub fn take_result(slot: &Slot, number: u64) -> Option<(i64, u64)> {
+    if number != LEAVE || slot.call_leaves.swap(0, Ordering::Relaxed) == 0 {
+        return None;
+    }
+    Some((slot.call_result.load(Ordering::Relaxed).cast_signed(), slot.last_call().0))
+}
+
+const _: () = assert!(size_of::<AtomicU32>() == 4 && size_of::<Call>() == 56);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_go_the_shortest_way_that_is_right() {
+        let way = |number: i64, node, nodes| way(number as u64, node, nodes);
+        for (number, one_node, origin, other) in [
+            (libc::SYS_getppid, Way::Direct, Way::Direct, Way::Answered),
+            (libc::SYS_write, Way::Direct, Way::Direct, Way::Answered),
+            // The kernel may hold pages into which it reads.
+            (libc::SYS_read, Way::Direct, Way::Answered, Way::Answered),
+            // Paths may name the program's own file.
+            (libc::SYS_newfstatat, Way::Answered, Way::Answered, Way::Answered),
+            (libc::SYS_linkat, Way::Answered, Way::Answered, Way::Answered),
+            (libc::SYS_mmap, Way::Answered, Way::Answered, Way::Answered),
+            (libc::SYS_futex, Way::Direct, Way::Answered, Way::Answered),
+            (libc::SYS_gettid, Way::Direct, Way::Direct, Way::Answered),
+            (libc::SYS_sched_yield, Way::Direct, Way::Direct, Way::Direct),
+            (libc::SYS_ptrace, Way::Answered, Way::Answered, Way::Answered),
+            (libc::SYS_rt_sigreturn, Way::Trapped, Way::Trapped, Way::Trapped),
+            (libc::SYS_clone3, Way::Trapped, Way::Trapped, Way::Trapped),
+        ] {
+            let ways = [way(number, 0, 1), way(number, 0, 2), way(number, 1, 2)];
+            assert_eq!(ways, [one_node, origin, other], "call {number}");
+        }
+    }
+}
