@@ -79,6 +79,7 @@ pub unsafe extern "C" fn signalled(
             edges::resume(frame)
         }
         slot.set_signal(&Signal { action, info: *info.cast() });
+        slot.keep_mask(mask::of(frame));
         (*(&raw mut (*frame).uc_sigmask).cast::<u64>()) = ALL;
         edges::look_again(frame, true);
         jump::look_again(frame, true);
@@ -129,6 +130,7 @@ unsafe fn bad_address(slot: &Slot, frame: *mut ucontext_t, signal: c_int) -> ! {
 /// Runs on the way back to the program; the thread would resume with `frame`.
 pub unsafe fn deliver(here: &Here, slot: &Slot, frame: *mut ucontext_t) {
     let Some(signal) = slot.take_signal() else { return };
+    slot.take_mask();
     // SAFETY: a siginfo follows the context in every frame.
     unsafe {
         let to = frame.cast::<u8>().add(CONTEXT_BYTES).cast::<[u64; 16]>();

@@ -74,6 +74,9 @@ pub struct Slot {
     /// The thread is in a call that may block, or about to make it.
     pub in_call: AtomicU32,
     signal: UnsafeCell<Signal>,
+    /// The signal mask of the thread when it stored a signal, if `has_signal_mask` is 1.
+    signal_mask: AtomicU64,
+    has_signal_mask: AtomicU32,
     /// The alternate stack that the program has set.
     alternate: UnsafeCell<stack_t>,
     /// The node to which the thread is to move.
@@ -165,6 +168,8 @@ impl Slot {
             flags: AtomicU32::new(0),
             in_call: AtomicU32::new(0),
             signal: UnsafeCell::new(Signal::NONE),
+            signal_mask: AtomicU64::new(0),
+            has_signal_mask: AtomicU32::new(0),
             alternate: UnsafeCell::new(NO_STACK),
             destination: AtomicU32::new(0),
             caught_frame: AtomicU64::new(0),
@@ -314,6 +319,19 @@ impl Slot {
         self.flags.fetch_or(Self::SIGNAL, Ordering::SeqCst);
     }
 
+    /// By the thread: keeps its signal mask, since it blocks all signals until it has handled the
+    /// one that the slot holds.
+    pub fn keep_mask(&self, mask: u64) {
+        self.signal_mask.store(mask, Ordering::Relaxed);
+        self.has_signal_mask.store(1, Ordering::Relaxed);
+    }
+
+    /// By the thread: takes that mask, if there is one.
+    pub fn take_mask(&self) -> Option<u64> {
+        let is_kept = self.has_signal_mask.swap(0, Ordering::Relaxed) != 0;
+        is_kept.then(|| self.signal_mask.load(Ordering::Relaxed))
+    }
+
     /// Returns the signal that the slot holds.
     pub fn signal(&self) -> Option<Signal> {
         // SAFETY: while the SIGNAL flag is set, no thread writes the cell.
@@ -408,6 +426,8 @@ impl Slot {
         self.robust.store(0, Ordering::Relaxed);
         self.caught_frame.store(0, Ordering::Relaxed);
         self.guard.store(0, Ordering::Relaxed);
+        self.has_signal_mask.store(0, Ordering::Relaxed);
+        self.call_leaves.store(0, Ordering::Relaxed);
     }
 
     /// The context with which the thread starts or resumes, or that goes with a call.

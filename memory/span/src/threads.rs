@@ -158,6 +158,7 @@ pub unsafe fn run(slot: &Slot) -> ! {
     // SAFETY: by this function's contract the context is complete and only this thread uses it.
     unsafe {
         let context = slot.context();
+        slot.take_mask();
         kernel_threads::set_thread_area((*context).thread_area);
         scheduling::computes();
         kernel_threads::dispatch();

@@ -66,6 +66,10 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
                 of(libc::REG_R9),
             ],
         };
+        // A signal that came on the way here has blocked all others.
+        if let Some(mask) = slot.take_mask() {
+            (&raw mut (*frame).uc_sigmask).cast::<u64>().write(mask);
+        }
         // See hides_a_call.
         (*frame).uc_mcontext.gregs[libc::REG_RCX as usize] = 0;
         let (result, number) = jump::take_result(slot, call.number).unwrap_or_else(|| {

@@ -169,6 +169,24 @@ static u32 length_of_loads(const u8 *call, u64 room)
 	return 0;
 }
 
+/* Returns true if text[from] may be the operand offset(%r8) of an instruction that leads to
+ * text[at]: `b8 a0 00 00 00` stands in a move from 160(%r8), too. */
+static int may_be_operand(const u8 *text, u64 from, u64 at, u32 offset)
+{
+	for (u64 back = 1; back <= 4 && back <= from; back++) {
+		const u8 *p = text + from - back, *op = text + from - 1;
+		u64 length = decode(p).length;
+		if (length <= back || !leads_to(p + length, text + at))
+			continue;
+		/* Values lie at multiples of their size. */
+		if (back > 1 && op[-1] == 0x0f)
+			return offset % (*op == 0xb6 || *op == 0xbe ? 1 : *op == 0xb7 || *op == 0xbf ? 2 : 4) == 0;
+		if (*op == 0x8b || *op == 0x8d || *op == 0x63 || *op == 0x89)
+			return offset % 4 == 0;
+	}
+	return 0;
+}
+
 /* Classifies the instructions in front of the `syscall` at text[at], for calls in `wanted`. */
 static enum reach classify(const u8 *text, u64 at, const u64 *wanted, struct site *site)
 {
@@ -199,6 +217,9 @@ static enum reach classify(const u8 *text, u64 at, const u64 *wanted, struct sit
 		}
 		if (nr >= 512 || back - first > MOVED_MAX || !leads_to(p + first, call))
 			continue;
+		/* An assembler encodes smaller offsets in one byte. */
+		if (p[0] == 0xb8 && nr >= 128 && may_be_operand(text, at - back, at, nr))
+			return UNREACHED;
 		if (!is_in(wanted, nr))
 			return HARMLESS;
 		*site = (struct site){at - back, nr, back - first, first};

@@ -142,4 +142,21 @@ mod tests {
         assert_eq!(find(&far, &ALL, &mut sites), 1);
         assert!(!sites[0].redirect(&mut far, 0x1000, 0x3000), "a short jump does not get there");
     }
+
+    #[test]
+    fn an_operand_is_not_taken_for_the_number() {
+        let mut sites = [Site::default()];
+        // mov 160(%r8),%edi; syscall
+        let operand = b"\x41\x8b\xb8\xa0\0\0\0\x0f\x05";
+        assert_eq!(find(operand, &ALL, &mut sites), 0);
+        // movups 240(%r8),%xmm15; syscall
+        let vector = b"\x45\x0f\x10\xb8\xf0\0\0\0\x0f\x05";
+        assert_eq!(find(vector, &ALL, &mut sites), 0);
+        // mov %edi,%ebx; mov $160,%eax; syscall
+        let number = b"\x89\xfb\xb8\xa0\0\0\0\x0f\x05";
+        assert_eq!((find(number, &ALL, &mut sites), sites[0].start()), (1, 2));
+        // cmp $1,%edi; mov $39,%eax; syscall
+        let small = b"\x83\xff\x01\xb8\x27\0\0\0\x0f\x05";
+        assert_eq!((find(small, &ALL, &mut sites), sites[0].start()), (1, 3));
+    }
 }
