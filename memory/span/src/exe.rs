@@ -76,8 +76,13 @@ fn path_argument(call: &Call) -> Option<usize> {
 /// Returns true if [`redirect`] may change the call, depending on its arguments.
 pub fn may_redirect(number: u64) -> bool {
     let by_flag = [libc::SYS_openat2, libc::SYS_linkat, libc::SYS_name_to_handle_at];
-    by_flag.contains(&(number as i64))
-        || path_argument(&Call { number, arguments: [0; 6] }).is_some()
+    by_flag.contains(&(number as i64)) || redirected_path(number).is_some()
+}
+
+/// Returns the index of the argument whose path may make [`redirect`] change the call, or `None`
+/// if that is another argument, too, or no path.
+pub fn redirected_path(number: u64) -> Option<usize> {
+    path_argument(&Call { number, arguments: [0; 6] })
 }
 
 /// The call as the kernel is to have it: with the program's file where it names the link.

@@ -1,7 +1,8 @@
 //! System calls by a jump: the code to which stubs of patched sites ([`stubs`](crate::stubs)) lead.
 //!
 //! A call is made in one of three ways:
-//! - *directly*, by the kernel at once, if it needs nothing of Nagaya;
+//! - *directly*, by the kernel at once, if it needs nothing of Nagaya; so does a call with a path
+//!   that is none of Nagaya's;
 //! - *answered* by [`calls`], on the stack of Nagaya's handlers, with all vector registers saved;
 //! - by a SIGSYS ([`trap`](crate::trap)), if it needs a signal frame. The stub raises it.
 //!
@@ -12,7 +13,7 @@
 use std::arch::global_asm;
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::call::Call;
 use crate::call_table::{self, Where};
@@ -31,6 +32,9 @@ type Calls = [AtomicU64; 8];
 static DIRECT: Calls = [const { AtomicU64::new(0) }; 8];
 /// The calls that are answered.
 static ANSWERED: Calls = [const { AtomicU64::new(0) }; 8];
+/// Of calls that are answered only if a path begins with `/p` or `/s`, as `/proc` and `/sys` do:
+/// the number of the path among the arguments, from 1 on.
+static PATHS: [AtomicU8; 512] = [const { AtomicU8::new(0) }; 512];
 /// The components of the extended state that are saved.
 static COMPONENTS: AtomicU64 = AtomicU64::new(0);
 /// Bytes of stack for them.
@@ -52,17 +56,24 @@ global_asm!(
     "bt qword ptr [rip + {direct}], r11",
     "jnc 8f",
     "mov gs:[{back}], rcx",
+    "4:",
     "mov gs:[{number}], r11",
     // The stub's jump to the site.
     "movsxd r11, dword ptr [rcx + 5]",
     "lea r11, [rcx + r11 + 9]",
     "mov gs:[{end}], r11",
     "mov dword ptr gs:[{in_call}], 1",
+    ".hidden nagaya_span_jump_look",
+    ".globl nagaya_span_jump_look",
     "nagaya_span_jump_look:",
     "test byte ptr gs:[{flags}], {signal}",
     "jnz nagaya_span_jump_not",
+    ".hidden nagaya_span_jump_enter",
+    ".globl nagaya_span_jump_enter",
     "nagaya_span_jump_enter:",
     "syscall",
+    ".hidden nagaya_span_jump_left",
+    ".globl nagaya_span_jump_left",
     "nagaya_span_jump_left:",
     "mov dword ptr gs:[{in_call}], 0",
     "cmp dword ptr gs:[{flags}], 0",
@@ -73,11 +84,15 @@ global_asm!(
     "jmp qword ptr gs:[{back}]",
     "5:",
     "mov gs:[{result}], rax",
+    ".hidden nagaya_span_jump_pending",
+    ".globl nagaya_span_jump_pending",
     "nagaya_span_jump_pending:",
     "mov dword ptr gs:[{leaves}], 1",
     "mov eax, {leave}",
     "mov rcx, gs:[{back}]",
     "jmp rcx",
+    ".hidden nagaya_span_jump_not",
+    ".globl nagaya_span_jump_not",
     "nagaya_span_jump_not:",
     "mov rax, {restart}",
     "jmp nagaya_span_jump_left",
@@ -85,6 +100,29 @@ global_asm!(
     "bt qword ptr [rip + {answered}], r11",
     "jnc 9f",
     "mov gs:[{back}], rcx",
+    // The kernel makes a call with a path of no interest at once.
+    "lea rcx, [rip + {paths}]",
+    "movzx ecx, byte ptr [rcx + r11]",
+    "cmp ecx, 1",
+    "jb 7f",
+    "mov rcx, rdi",
+    "je nagaya_span_jump_peek",
+    "mov rcx, rsi",
+    ".hidden nagaya_span_jump_peek",
+    ".globl nagaya_span_jump_peek",
+    "nagaya_span_jump_peek:",
+    "movzx ecx, word ptr [rcx]",
+    "cmp ecx, {proc}",
+    "je 7f",
+    "cmp ecx, {sys}",
+    "je 7f",
+    "mov rcx, gs:[{back}]",
+    "jmp 4b",
+    ".hidden nagaya_span_jump_unread",
+    ".globl nagaya_span_jump_unread",
+    "nagaya_span_jump_unread:",
+    "7:",
+    "mov rcx, gs:[{back}]",
     "mov gs:[{number}], r11",
     "movsxd r11, dword ptr [rcx + 5]",
     "lea r11, [rcx + r11 + 9]",
@@ -141,6 +179,9 @@ global_asm!(
     "jmp rcx",
     direct = sym DIRECT,
     answered = sym ANSWERED,
+    paths = sym PATHS,
+    proc = const u16::from_le_bytes(*b"/p"),
+    sys = const u16::from_le_bytes(*b"/s"),
     components = sym COMPONENTS,
     answer = sym answer,
     back = const offset_of!(Slot, call_return),
@@ -167,6 +208,8 @@ unsafe extern "C" {
     static nagaya_span_jump_left: u8;
     static nagaya_span_jump_pending: u8;
     static nagaya_span_jump_not: u8;
+    static nagaya_span_jump_peek: u8;
+    static nagaya_span_jump_unread: u8;
 }
 
 /// Returns the address to which stubs jump.
@@ -217,6 +260,22 @@ pub unsafe fn look_again(frame: *mut libc::ucontext_t, is_signal: bool) {
     }
 }
 
+/// Lets a thread go on whose path cannot be read at once. Returns false if the fault is another's.
+///
+/// # Safety
+/// `frame` is the kernel's, of a fault.
+pub unsafe fn end_peek(frame: *mut libc::ucontext_t) -> bool {
+    // SAFETY: the labels are defined above; the frame is valid by this function's contract.
+    unsafe {
+        let registers = &mut (*frame).uc_mcontext.gregs;
+        if registers[libc::REG_RIP as usize] != &raw const nagaya_span_jump_peek as i64 {
+            return false;
+        }
+        registers[libc::REG_RIP as usize] = &raw const nagaya_span_jump_unread as i64;
+    }
+    true
+}
+
 /// The way in which a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -250,6 +309,16 @@ fn way(number: u64, node: u32, nodes: u32) -> Way {
     }
 }
 
+/// Returns the argument of a call at the origin that is its path, if nothing else makes Nagaya
+/// answer it. Such arguments are the first or second.
+fn path(number: u64) -> Option<u8> {
+    match number as i64 {
+        libc::SYS_open | libc::SYS_readlink => Some(0),
+        libc::SYS_openat | libc::SYS_readlinkat => Some(1),
+        _ => exe::redirected_path(number).map(|at| at as u8),
+    }
+}
+
 /// Sets the ways of calls on this node of that many.
 pub fn set(node: u32, nodes: u32) {
     let components = components();
@@ -261,6 +330,9 @@ pub fn set(node: u32, nodes: u32) {
             _ => continue,
         };
         calls[number as usize / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
+        if let Some(path) = path(number).filter(|_| node == 0) {
+            PATHS[number as usize].store(path + 1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -287,8 +359,6 @@ pub fn take_result(slot: &Slot, number: u64) -> Option<(i64, u64)> {
     }
     Some((slot.call_result.load(Ordering::Relaxed).cast_signed(), slot.last_call().0))
 }
-
-const _: () = assert!(size_of::<AtomicU32>() == 4 && size_of::<Call>() == 56);
 
 #[cfg(test)]
 mod tests {

@@ -33,6 +33,8 @@ const CONTEXT_BYTES: usize = offset_of!(ucontext_t, uc_sigmask) + 8;
 const FLAGS_CLEARED: i64 = 0x1_0500;
 /// Bytes of the kernel's `struct rt_sigframe`: return address, context and siginfo.
 const FRAME_BYTES: usize = 8 + CONTEXT_BYTES + size_of::<[u64; 16]>();
+/// The mask of signals that code of Nagaya raises by bad addresses of the program.
+const FAULTS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1);
 /// Bytes below the stack pointer that functions may use.
 const RED_ZONE: usize = 128;
 
@@ -69,6 +71,9 @@ pub unsafe extern "C" fn signalled(
             edges::leave(frame)
         }
         if is_fault(number, &*info) {
+            if jump::end_peek(frame) {
+                edges::resume(frame)
+            }
             bad_address(slot, frame, number)
         }
         let action = dispositions::of(number);
@@ -78,12 +83,31 @@ pub unsafe extern "C" fn signalled(
             jump::look_again(frame, false);
             edges::resume(frame)
         }
+        let mask = (&raw mut (*frame).uc_sigmask).cast::<u64>();
+        if slot.has(Slot::SIGNAL) {
+            // A second one, sent by kill(2), waits until the first has been handled.
+            *mask |= 1 << (number - 1);
+            send_again(number, info);
+            edges::resume(frame)
+        }
         slot.set_signal(&Signal { action, info: *info.cast() });
         slot.keep_mask(mask::of(frame));
-        (*(&raw mut (*frame).uc_sigmask).cast::<u64>()) = ALL;
+        // A bad address of the program must still give EFAULT.
+        *mask = ALL & !FAULTS | *mask & FAULTS;
         edges::look_again(frame, true);
         jump::look_again(frame, true);
         edges::resume(frame)
+    }
+}
+
+/// Sends a signal to this thread with the siginfo that came with it.
+fn send_again(number: c_int, info: *const siginfo_t) {
+    // SAFETY: both calls take no pointers but `info`, which is the kernel's.
+    unsafe {
+        let ids = [libc::SYS_getpid, libc::SYS_gettid];
+        let [process, thread] = ids.map(|call| raw::call(call as u64, [0; 6]) as u64);
+        let arguments = [process, thread, number as u64, info as u64, 0, 0];
+        raw::call(libc::SYS_rt_tgsigqueueinfo as u64, arguments);
     }
 }
 
