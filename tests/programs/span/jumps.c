@@ -127,7 +127,12 @@ static void *waits_for_a_byte(void *node)
 
 	CHECK(nagaya_migrate((int)(intptr_t)node) == 0 || errno == ENOSYS);
 	waits = 1;
-	return (void *)(read(pipes[0], &byte, 1) == 1 ? 0L : (long)errno);
+	if (read(pipes[0], &byte, 1) == 1)
+		return NULL;
+	int error = errno;
+	/* The handler comes before the call returns. */
+	CHECK(handled > 0);
+	return (void *)(long)error;
 }
 
 /* Signals end a blocked call, or it is restarted. */
