@@ -4,12 +4,16 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::addresses::END;
+use crate::call::Call;
 use crate::exe::Exe;
 use crate::processors;
 use crate::request_table::RequestTable;
 use crate::slot::Slot;
 
 static HERE: OnceLock<Here> = OnceLock::new();
+
+/// Makes or answers a call for the slot's thread, which was caught with this frame, or by a jump.
+pub type Answer = unsafe fn(&Here, &Slot, *mut libc::ucontext_t, Call) -> i64;
 
 /// This node.
 pub struct Here {
@@ -31,6 +35,8 @@ pub struct Here {
     pub exe: Exe,
     /// The entry of a new kernel thread at the origin: `shadow::first`.
     pub thread_entry: extern "C" fn(usize) -> !,
+    /// Makes or answers a system call: `calls::answer`.
+    pub answer: Answer,
     /// Handles the flags of a thread's slot on its way back: `leave::before_leaving`.
     pub before_leaving: unsafe extern "C" fn(*mut libc::ucontext_t),
 }

@@ -3,7 +3,7 @@
 //! A call is made in one of three ways:
 //! - *directly*, by the kernel at once, if it needs nothing of Nagaya; so does a call with a path
 //!   that is none of Nagaya's;
-//! - *answered* by [`calls`], on the stack of Nagaya's handlers, with all vector registers saved;
+//! - *answered* by `calls`, on the stack of Nagaya's handlers, with all vector registers saved;
 //! - by a SIGSYS ([`trap`](crate::trap)), if it needs a signal frame. The stub raises it.
 //!
 //! A thread must check its slot's flags on its way back to the program (see [`edges`]). If one is
@@ -20,7 +20,7 @@ use crate::call_table::{self, Where};
 use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::slot::Slot;
-use crate::{calls, direct, exe, migrate};
+use crate::{direct, exe, migrate};
 
 /// The number by which a thread asks for a signal frame after a call: no kernel has it.
 pub const LEAVE: u64 = migrate::CALL + 1;
@@ -228,10 +228,10 @@ extern "C" fn answer(call: &Call) -> i64 {
         let call = std::ptr::with_exposed_provenance::<Call>(call);
         // SAFETY: the pointer is that of the `Call` below, which lives until `guard` returns. Its
         // arguments are the program's, and `way` excludes calls that need the frame.
-        unsafe { calls::answer(Here::get(), Slot::current(), std::ptr::null_mut(), *call) }
+        unsafe { (Here::get().answer)(Here::get(), Slot::current(), std::ptr::null_mut(), *call) }
     }
     let call = Call { number: u64::from(call.number as u32), ..*call };
-    // SAFETY: the thread has attached to its slot. While `calls` uses the program's addresses, it
+    // SAFETY: the thread has attached to its slot. While `answer` uses the program's addresses, it
     // holds nothing that has to be released.
     unsafe { edges::guard(answer, std::ptr::from_ref(&call).expose_provenance()) }
 }

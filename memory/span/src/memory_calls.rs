@@ -192,24 +192,13 @@ unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     }
     let start = given as u64;
     let mut filled = start;
-    // SAFETY: memory that was just given, which can be written where anything is.
-    unsafe {
-        while !is_anonymous && filled < start + bytes {
-            let left = start + bytes - filled;
-            let from = a[5] + (filled - start);
-            let read = raw::call(libc::SYS_pread64 as u64, [a[4], filled, left, from, 0, 0]);
-            match read {
-                0 => break,
-                count if count > 0 => filled += count as u64,
-                error if error == refused(libc::EINTR) => {}
-                error => {
-                    ask(Request::Unmap { start, bytes });
-                    return if error == refused(libc::EISDIR) {
-                        refused(libc::ENODEV)
-                    } else {
-                        error
-                    };
-                }
+    if !is_anonymous {
+        // SAFETY: memory that was just given, which can be written where anything is.
+        match unsafe { fill(start, bytes, a[4], a[5]) } {
+            Ok(end) => filled = end,
+            Err(errno) => {
+                ask(Request::Unmap { start, bytes });
+                return refused(errno);
             }
         }
     }
@@ -237,6 +226,29 @@ unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
         ask(Request::Text { descriptor, start, offset, bytes });
     }
     start as i64
+}
+
+/// Reads a file into new memory. Returns the end of its bytes there, or mmap(2)'s error.
+///
+/// # Safety
+/// The memory can be written.
+unsafe fn fill(start: u64, bytes: u64, descriptor: u64, offset: u64) -> Result<u64, raw::Errno> {
+    let mut filled = start;
+    while filled < start + bytes {
+        let (left, from) = (start + bytes - filled, offset + (filled - start));
+        let arguments = [descriptor, filled, left, from, 0, 0];
+        // SAFETY: this function requires memory that can be written.
+        match -unsafe { raw::call(libc::SYS_pread64 as u64, arguments) } {
+            0 => break,
+            count if count < 0 => filled += count.unsigned_abs(),
+            errno => match errno as raw::Errno {
+                libc::EINTR => {}
+                libc::EISDIR => return Err(libc::ENODEV),
+                errno => return Err(errno),
+            },
+        }
+    }
+    Ok(filled)
 }
 
 /// Patches the system-call sites of code that has been mapped. Without memory for stubs they stay

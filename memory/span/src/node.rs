@@ -37,8 +37,8 @@ use crate::slot::Entries;
 use crate::snapshot::MemoryMap;
 use crate::talk::{self, Everybody, KIND, Order, Ready};
 use crate::{
-    alternate_stack, clocks, jump, kernel_threads, leave, limits, processors, shadow, sigaction,
-    titles, trap,
+    alternate_stack, calls, clocks, jump, kernel_threads, leave, limits, processors, shadow,
+    sigaction, titles, trap,
 };
 
 /// Room for the heap. For more, malloc(3) uses mmap(2).
@@ -290,6 +290,7 @@ fn set_here(
     jump::set(node, nodes);
     let thread_entry = shadow::first;
     let before_leaving = leave::before_leaving;
+    let answer = calls::answer;
     Here {
         table,
         node,
@@ -300,6 +301,7 @@ fn set_here(
         names,
         exe,
         thread_entry,
+        answer,
         before_leaving,
     }
     .set();

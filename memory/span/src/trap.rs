@@ -1,6 +1,6 @@
-//! Catching system calls by syscall user dispatch (Linux 5.11): each call that is not made by a jump
-//! ([`jump`]) raises SIGSYS. The handler makes the call or requests it, and stores the result in the
-//! frame.
+//! Catching system calls by syscall user dispatch (Linux 5.11): each call that is not made by a
+//! jump ([`jump`]) raises SIGSYS. The handler makes the call or requests it, and stores the result
+//! in the frame.
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 

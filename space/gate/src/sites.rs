@@ -85,8 +85,8 @@ impl Site {
     }
 
     /// Replaces its first instruction in `text` by a jump to the stub; addresses as for
-    /// [`move_to`](Self::move_to). Changes bytes up to [`REACH`] before and behind the site's start.
-    /// Returns false, and changes nothing, if there is no room for the jump.
+    /// [`move_to`](Self::move_to). Changes bytes up to [`REACH`] before and behind the site's
+    /// start. Returns false, and changes nothing, if there is no room for the jump.
     ///
     /// # Panics
     /// The site is not in `text`.
