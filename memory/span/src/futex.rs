@@ -6,7 +6,7 @@ use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::request::Request;
 use crate::slot::Slot;
-use crate::{clock_offsets, shared};
+use crate::{clock_offsets, futex_queues, shared};
 
 /// As futex(2): words of all nodes' threads.
 ///
@@ -45,6 +45,11 @@ pub unsafe fn call(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
                 return if ask(Request::Cancel) == 1 { -i64::from(libc::EAGAIN) } else { 0 };
             }
             wait(here, slot, &until)
+        }
+        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET
+            if here.node == 0 && !futex_queues::may_have_waiters(word) =>
+        {
+            0
         }
         libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => {
             ask(Request::Wake { word, count: value, bits })

@@ -3,8 +3,32 @@
 //! A thread first enters the queue and then reads the word again. So a thread that changes the
 //! word later finds it in the queue, and an earlier change is seen. Memory is sequentially
 //! consistent, so no more is needed.
+//!
+//! Threads of the origin see whether anybody may wait at a word ([`may_have_waiters`]), and wake
+//! nobody without a request to the agent.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// The number of waiters at all words with the same hash.
+static WAITING: [AtomicU32; 1 << HASH_BITS] = [const { AtomicU32::new(0) }; 1 << HASH_BITS];
+const HASH_BITS: u32 = 12;
+
+/// The waiters at words with the hash of this one.
+fn waiting(word: u64) -> &'static AtomicU32 {
+    /// 2^64 divided by the golden ratio: spreads neighbours.
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    &WAITING[(word.wrapping_mul(SPREAD) >> (u64::BITS - HASH_BITS)) as usize]
+}
+
+/// At the origin, by a thread that has changed the word: returns false if nobody waits there. A
+/// thread that enters the queue later reads the new value.
+pub fn may_have_waiters(word: u64) -> bool {
+    // The thread's change comes before the load. The agent counts a waiter before it answers, and
+    // the waiter reads the word after that.
+    fence(Ordering::SeqCst);
+    waiting(word).load(Ordering::SeqCst) != 0
+}
 
 /// Those in line, by words.
 #[derive(Debug, Default)]
@@ -25,6 +49,7 @@ impl Futexes {
     pub fn enqueue(&mut self, thread: u32, word: u64, bits: u32) {
         self.cancel(thread);
         self.words.insert(thread, word);
+        waiting(word).fetch_add(1, Ordering::SeqCst);
         self.lines.entry(word).or_default().push_back(Waiter { thread, bits });
     }
 
@@ -32,6 +57,7 @@ impl Futexes {
     pub fn cancel(&mut self, thread: u32) -> bool {
         let Some(word) = self.words.remove(&thread) else { return false };
         self.edit(word, |line| line.retain(|waiter| waiter.thread != thread));
+        waiting(word).fetch_sub(1, Ordering::SeqCst);
         true
     }
 
@@ -50,6 +76,7 @@ impl Futexes {
         woken.iter().for_each(|thread| {
             self.words.remove(thread);
         });
+        waiting(word).fetch_sub(woken.len() as u32, Ordering::SeqCst);
         woken
     }
 
@@ -61,6 +88,8 @@ impl Futexes {
             moved = line.drain(..count).collect();
         });
         let count = moved.len() as u32;
+        waiting(to).fetch_add(count, Ordering::SeqCst);
+        waiting(word).fetch_sub(count, Ordering::SeqCst);
         for waiter in &moved {
             self.words.insert(waiter.thread, to);
         }
@@ -95,6 +124,26 @@ mod tests {
         assert_eq!(futexes.wake(64, 9, ANY), [1, 3]);
         assert_eq!(futexes.wake(64, 9, ANY), []);
         assert!(futexes.lines.is_empty() && futexes.words.is_empty());
+    }
+
+    #[test]
+    fn waiters_are_counted_by_word() {
+        // No other test has words with these hashes.
+        let [word, to, other] = [0x1000_0000, 0x2000_0000, 0x3000_0000];
+        let mut futexes = Futexes::default();
+        let seen = || [word, to, other].map(may_have_waiters);
+        assert_eq!(seen(), [false; 3]);
+        futexes.enqueue(0, word, ANY);
+        futexes.enqueue(1, word, ANY);
+        assert_eq!(seen(), [true, false, false]);
+        assert_eq!(futexes.requeue(word, to, 1), 1);
+        assert_eq!(seen(), [true, true, false]);
+        assert!(futexes.cancel(1));
+        // It waits at one word at a time.
+        futexes.enqueue(0, other, ANY);
+        assert_eq!(seen(), [false, false, true]);
+        assert_eq!(futexes.wake(other, 1, ANY), [0]);
+        assert_eq!(seen(), [false; 3]);
     }
 
     #[test]

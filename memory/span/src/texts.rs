@@ -172,13 +172,30 @@ fn same(name: &Name) -> Option<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd as _;
+
     use super::*;
 
-    /// This test's executable, which has a build-id: or ld.so, which has one everywhere.
+    /// A copy of the dynamic linker, without system calls but for one at this place. It is deleted
+    /// with the descriptor.
+    fn elf_with_call(at: Option<usize>) -> (PathBuf, File) {
+        let mut bytes = std::fs::read("/lib64/ld-linux-x86-64.so.2").expect("the dynamic linker");
+        for two in 1..bytes.len() {
+            if bytes[two - 1..=two] == [0x0f, 0x05] {
+                bytes[two] = 0x0b;
+            }
+        }
+        if let Some(at) = at {
+            bytes[at..at + 2].copy_from_slice(&[0x0f, 0x05]);
+        }
+        let file = rustix::fs::memfd_create("elf", rustix::fs::MemfdFlags::empty()).unwrap();
+        let file = File::from(file);
+        file.write_all_at(&bytes, 0).unwrap();
+        (PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())), file)
+    }
+
     fn elf() -> (PathBuf, File) {
-        let path = PathBuf::from("/lib64/ld-linux-x86-64.so.2");
-        let file = File::open(&path).expect("the dynamic linker");
-        (path, file)
+        elf_with_call(None)
     }
 
     fn read(texts: &mut Texts, page: Page) -> Vec<(Page, Vec<u8>)> {
@@ -214,6 +231,20 @@ mod tests {
         assert_eq!(read(&mut texts, 2).len(), 1);
         assert!(texts.has(2) && texts.forget(2) && !texts.has(2));
         assert_eq!(texts.remove(0..20), [7, 8, 9]);
+    }
+
+    #[test]
+    fn code_near_a_system_call_is_not_read() {
+        let (path, file) = elf_with_call(Some(5 * PAGE as usize + 10));
+        let name = Name::of(&path, &file).expect("a build-id");
+        let mut texts = Texts::default();
+        texts.insert(0..10, name, 0, 100 * PAGE);
+        let pages = |texts: &mut Texts, page| {
+            read(texts, page).iter().map(|(page, _)| *page).collect::<Vec<_>>()
+        };
+        assert_eq!(pages(&mut texts, 2), [2, 3], "the next page ends before the call");
+        assert!(pages(&mut texts, 4).is_empty() && pages(&mut texts, 5).is_empty());
+        assert_eq!(pages(&mut texts, 6), [6, 7, 8, 9]);
     }
 
     #[test]
