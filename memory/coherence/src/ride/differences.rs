@@ -20,7 +20,20 @@ const PATTERNS_MAX: usize = 4096;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Differences {
     now: Context,
-    table: BTreeMap<[i64; ORDER], i64>,
+    table: Patterns,
+}
+
+/// A table of patterns. Nodes may share one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Patterns(BTreeMap<[i64; ORDER], i64>);
+
+impl Patterns {
+    fn insert(&mut self, pattern: [i64; ORDER], next: i64) {
+        if self.0.len() >= PATTERNS_MAX && !self.0.contains_key(&pattern) {
+            self.0.clear();
+        }
+        self.0.insert(pattern, next);
+    }
 }
 
 /// The last page, and the differences before it.
@@ -51,19 +64,21 @@ impl Differences {
     /// Learns the next page that was needed.
     pub fn learn(&mut self, page: Page) {
         if let (Some(pattern), Some(last)) = (self.now.pattern(), self.now.last) {
-            if self.table.len() >= PATTERNS_MAX && !self.table.contains_key(&pattern) {
-                self.table.clear();
-            }
             self.table.insert(pattern, page.wrapping_sub(last) as i64);
         }
         self.now.go_to(page);
+    }
+
+    /// Exchanges the table of patterns, so that one table can serve several nodes in turn.
+    pub fn exchange(&mut self, table: &mut Patterns) {
+        std::mem::swap(&mut self.table, table);
     }
 
     /// Predicts the next pages in order, as far as the table has successors.
     pub fn next_pages(&self) -> impl Iterator<Item = Page> {
         let mut context = self.now;
         std::iter::from_fn(move || {
-            let difference = *self.table.get(&context.pattern()?)?;
+            let difference = *self.table.0.get(&context.pattern()?)?;
             let page = context.last?.checked_add_signed(difference)?;
             context.go_to(page);
             Some(page)

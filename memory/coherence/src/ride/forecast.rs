@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::auto;
-use super::differences::Differences;
+use super::choices::{Choices, Sequence};
+use super::differences::{Differences, Patterns};
 use super::granularity::Granularity;
 use super::history::Change;
 use super::runs::Runs;
@@ -22,6 +23,10 @@ const GUESSES_MAX: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Forecast {
     policy: Policy,
+    /// How the paper's policies fill the gaps of its description.
+    choices: Choices,
+    /// The table of patterns that all nodes share with [`Choices::shared`].
+    patterns: Patterns,
     /// State of the paper's policies.
     others: BTreeMap<NodeId, Other>,
     /// State of the [`auto`] policy.
@@ -56,6 +61,23 @@ impl Forecast {
         Self { policy, ..Self::default() }
     }
 
+    /// Selects other choices than the default. Call this before the first request.
+    pub fn choose(&mut self, choices: Choices) {
+        self.choices = choices;
+    }
+
+    /// The paper's policies learn the next page of a node's sequence.
+    fn learn_page(&mut self, node: NodeId, page: Page) {
+        let needed = &mut self.others.entry(node).or_default().needed;
+        if self.choices.shared {
+            needed.exchange(&mut self.patterns);
+            needed.learn(page);
+            needed.exchange(&mut self.patterns);
+        } else {
+            needed.learn(page);
+        }
+    }
+
     /// Returns true if the policy has rides.
     pub fn is_on(&self) -> bool {
         self.policy != Policy::Normal
@@ -70,8 +92,10 @@ impl Forecast {
                 self.runs.entry(node).or_default().uses(ride.page);
             }
         } else if ride.fate == Fate::Used {
+            if self.choices.sequence == Sequence::Needed {
+                self.learn_page(node, ride.page);
+            }
             let other = self.others.entry(node).or_default();
-            other.needed.learn(ride.page);
             other.granularity.iter_mut().for_each(|it| it.used(ride.page));
         }
     }
@@ -88,8 +112,8 @@ impl Forecast {
         } else if self.policy == Policy::Runs {
             self.runs.entry(node).or_default().asks(page);
         } else if self.is_on() {
+            self.learn_page(node, page);
             let other = self.others.entry(node).or_default();
-            other.needed.learn(page);
             other.granularity.iter_mut().for_each(|it| it.asked(page));
         }
     }
@@ -118,6 +142,11 @@ impl Forecast {
     /// Learns that a barrier was passed.
     pub fn passed(&mut self) {
         self.phase += u64::from(self.policy == Policy::Auto);
+        if self.choices.barrier_ends {
+            for other in self.others.values_mut() {
+                other.granularity[Carrier::Page as usize].judge(self.choices);
+            }
+        }
     }
 
     /// Predicts the pages for a grant to a node: at most `room` pages that it will request next and
@@ -148,9 +177,13 @@ impl Forecast {
             let rides: Vec<Ride> = pages.filter(|&page| can(page)).take(room).map(aboard).collect();
             return Prediction { sent: rides.len(), rides };
         }
+        let (choices, shared) = (self.choices, self.choices.shared);
         let Other { needed, granularity } = self.others.entry(node).or_default();
         let granularity = &mut granularity[carrier as usize];
-        granularity.judge();
+        granularity.judge(choices);
+        if shared {
+            needed.exchange(&mut self.patterns);
+        }
         let most = granularity.pages().min(room);
         let mut pages: Vec<Page> = Vec::new();
         let mut look = |guesses: &mut dyn Iterator<Item = Page>| {
@@ -168,9 +201,15 @@ impl Forecast {
             By::Written => look(&mut { written }),
             _ => {}
         }
+        if shared {
+            needed.exchange(&mut self.patterns);
+        }
         granularity.begin(most > 0, pages.clone());
         let aboard = |page| Ride { page, by, fate: Fate::Aboard };
         let sent = most.min(pages.len());
+        if choices.sequence == Sequence::Transferred {
+            pages[..sent].iter().for_each(|&page| self.learn_page(node, page));
+        }
         Prediction { rides: pages.into_iter().map(aboard).collect(), sent }
     }
 }

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | [`forecast`] | predicts the pages that other nodes will request; may be wrong |
 //! | [`differences`], [`granularity`] | the paper's predictor, and its control of the page count |
+//! | [`choices`] | what the paper leaves open about these two |
 //! | [`runs`] | sequential access, page by page |
 //! | [`sweeps`] | first use of a node's own memory |
 //! | [`history`], [`sequence`], [`trust`] | further predictors, and their accuracy |
@@ -24,6 +25,7 @@
 //! A new predictor is a file here, a value of [`By`], and a line in [`auto`].
 
 pub mod auto;
+pub mod choices;
 pub mod differences;
 pub mod forecast;
 pub mod granularity;

@@ -15,6 +15,7 @@ use super::statistics::{PageStatistics, Statistics};
 use super::table::Table;
 use crate::content::Content;
 use crate::message::{Header, Lock, NodeId, Page};
+use crate::ride::choices::Choices;
 use crate::ride::forecast::Forecast;
 use crate::run::Run;
 
@@ -116,6 +117,12 @@ impl Node {
             to_self: VecDeque::new(),
             counts: Statistics::default(),
         }
+    }
+
+    /// Selects other choices for the paper's policies. Call this before the first step. A recording
+    /// does not store them, so its replay differs.
+    pub fn choose(&mut self, choices: Choices) {
+        self.rides.forecast.choose(choices);
     }
 
     /// Returns the node's statistics.
