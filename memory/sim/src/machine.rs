@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use coherence::message::{NodeId, Page};
 use coherence::record::Recorder;
-use coherence::ride;
+use coherence::ride::{self, choices::Choices};
 use coherence::scope::{Event, Options};
 use coherence::sequential;
 
@@ -166,6 +166,12 @@ impl Machine {
         }
         machine.allocate(&events);
         machine
+    }
+
+    /// Selects other choices for the paper's policies on all nodes. Call this before
+    /// [`run`](Self::run).
+    pub fn choose(&mut self, choices: Choices) {
+        self.hosts.iter_mut().for_each(|host| host.node.choose(choices));
     }
 
     /// Records every node, from its first event on.
