@@ -1,8 +1,11 @@
 //! Figures 5 to 12 of Sakaguchi et al., *Ainori communication*: speed-ups and page messages of MM,
 //! SOR, LU and IS on 1 to 32 processes, without rides and with each policy of rides, by `nagaya
 //! sim` on the paper's cluster. It also compares page messages of real and simulated runs.
+//! With `--fit` it searches for the choices, among those that the paper leaves open, that fit its
+//! numbers best.
 
 mod figures;
+mod fit;
 mod options;
 mod paper;
 mod real;
@@ -21,6 +24,9 @@ use options::{NORMAL, Part};
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     if !options.rides.iter().any(|policy| policy == NORMAL) {
         return Err(Failure::new("--rides: the others are compared with normal; include it"));
+    }
+    if options.fit {
+        return fit::run(options, out);
     }
     let mut failures = Vec::new();
     if options.only.contains(&Part::Simulated) {

@@ -37,6 +37,9 @@ pub struct Options {
         default_value = "simulated,real"
     )]
     pub only: Vec<Part>,
+    /// Instead, compare all choices that the paper leaves open with its numbers, best first
+    #[arg(long)]
+    pub fit: bool,
     /// Run programs with small inputs
     #[arg(skip)]
     pub small: bool,
