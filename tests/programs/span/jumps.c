@@ -127,7 +127,7 @@ static void *waits_for_a_byte(void *node)
 
 	CHECK(nagaya_migrate((int)(intptr_t)node) == 0 || errno == ENOSYS);
 	waits = 1;
-	if (read(pipes[0], &byte, 1) == 1)
+	if (syscall(SYS_read, pipes[0], &byte, 1) == 1)
 		return NULL;
 	int error = errno;
 	/* The handler comes before the call returns. */
