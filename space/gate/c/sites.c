@@ -187,6 +187,22 @@ static int may_be_operand(const u8 *text, u64 from, u64 at, u32 offset)
 	return 0;
 }
 
+/* Returns true if the bytes from text[from] on, with the `syscall` at text[at], may be a constant:
+ * programs that write code have such constants. */
+static int may_be_constant(const u8 *text, u64 from, u64 at)
+{
+	for (u64 back = 1; back <= 9 && back <= from; back++) {
+		const u8 *p = text + from - back;
+		int rex = (p[0] & 0xf0) == 0x40;
+		/* mov imm32 or imm64, reg */
+		int is_move = (p[rex] & 0xf8) == 0xb8;
+		u64 length = is_move ? rex + 1 + (rex && (p[0] & 8) ? 8 : 4) : decode(p).length;
+		if (from - back + length >= at + 2)
+			return 1;
+	}
+	return 0;
+}
+
 /* Classifies the instructions in front of the `syscall` at text[at], for calls in `wanted`. */
 static enum reach classify(const u8 *text, u64 at, const u64 *wanted, struct site *site)
 {
@@ -217,6 +233,8 @@ static enum reach classify(const u8 *text, u64 at, const u64 *wanted, struct sit
 		}
 		if (nr >= 512 || back - first > MOVED_MAX || !leads_to(p + first, call))
 			continue;
+		if (may_be_constant(text, at - back, at))
+			return UNREACHED;
 		/* An assembler encodes smaller offsets in one byte. */
 		if (p[0] == 0xb8 && nr >= 128 && may_be_operand(text, at - back, at, nr))
 			return UNREACHED;

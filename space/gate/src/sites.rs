@@ -159,4 +159,18 @@ mod tests {
         let small = b"\x83\xff\x01\xb8\x27\0\0\0\x0f\x05";
         assert_eq!((find(small, &ALL, &mut sites), sites[0].start()), (1, 3));
     }
+
+    #[test]
+    fn a_constant_is_not_taken_for_code() {
+        let mut sites = [Site::default()];
+        // movabs $0xc3050f00000027b8,%rax; mov %rax,(%rbx)
+        let wide = b"\x48\xb8\xb8\x27\0\0\0\x0f\x05\xc3\x48\x89\x03";
+        assert_eq!(find(wide, &ALL, &mut sites), 0);
+        // movl $0x050fc031,8(%rsp)
+        let narrow = b"\xc7\x44\x24\x08\x31\xc0\x0f\x05\xc3";
+        assert_eq!(find(narrow, &ALL, &mut sites), 0);
+        // mov $0x050fc031,%ecx
+        let moved = b"\xb9\x31\xc0\x0f\x05\xc3";
+        assert_eq!(find(moved, &ALL, &mut sites), 0);
+    }
 }
