@@ -74,7 +74,10 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
         (*frame).uc_mcontext.gregs[libc::REG_RCX as usize] = 0;
         let (result, number) = jump::take_result(slot, call.number).unwrap_or_else(|| {
             slot.set_caught_frame(frame);
-            slot.record_call(call.number, stubs::site_end(of(libc::REG_RIP)));
+            let end = of(libc::REG_RIP);
+            // Only reports need it, and code that cannot be read may call, too.
+            let end = if here.names { stubs::site_end(end) } else { end };
+            slot.record_call(call.number, end);
             let result = calls::answer(here, slot, frame, call);
             slot.set_caught_frame(std::ptr::null_mut());
             (result, of(libc::REG_RAX))
