@@ -299,8 +299,9 @@ fn way(number: u64, node: u32, nodes: u32) -> Way {
         | libc::SYS_execveat
         | libc::SYS_exit
         | libc::SYS_exit_group => Way::Trapped,
-        libc::SYS_sched_yield | libc::SYS_getrandom => Way::Direct,
-        libc::SYS_gettid if node == 0 => Way::Direct,
+        libc::SYS_sched_yield => Way::Direct,
+        // On another node a buffer in shared memory sends the thread to the origin.
+        libc::SYS_getrandom | libc::SYS_gettid if node == 0 => Way::Direct,
         libc::SYS_futex if nodes == 1 => Way::Direct,
         _ if place != Where::Origin || node != 0 => Way::Answered,
         _ if exe::may_redirect(number) => Way::Answered,
@@ -379,6 +380,7 @@ mod tests {
             (libc::SYS_futex, Way::Direct, Way::Answered, Way::Answered),
             (libc::SYS_gettid, Way::Direct, Way::Direct, Way::Answered),
             (libc::SYS_sched_yield, Way::Direct, Way::Direct, Way::Direct),
+            (libc::SYS_getrandom, Way::Direct, Way::Direct, Way::Answered),
             (libc::SYS_ptrace, Way::Answered, Way::Answered, Way::Answered),
             (libc::SYS_rt_sigreturn, Way::Trapped, Way::Trapped, Way::Trapped),
             (libc::SYS_clone3, Way::Trapped, Way::Trapped, Way::Trapped),

@@ -158,11 +158,49 @@ static void blocks(int node, int flags)
 	close(pipes[0]), close(pipes[1]);
 }
 
+/* Random bytes for memory that other processes may share: it is at the origin. */
+static void *fills_shared(void *node)
+{
+	unsigned char *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int sum = 0;
+
+	CHECK(shared != MAP_FAILED);
+	CHECK(nagaya_migrate((int)(intptr_t)node) == 0 || errno == ENOSYS);
+	CHECK(syscall(SYS_getrandom, shared, 64, 0) == 64);
+	for (int at = 0; at < 64; at++)
+		sum += shared[at];
+	CHECK(sum > 0 && munmap(shared, 4096) == 0);
+	return NULL;
+}
+
+static void fills(int node)
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, fills_shared, (void *)(intptr_t)node) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* mov $39,%eax; syscall; ret: getpid */
+static const unsigned char code[] = { 0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3 };
+
+/* Code that the program has written, and that cannot be read. */
+static void runs_code_that_cannot_be_read(void)
+{
+	unsigned char *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(at != MAP_FAILED);
+	memcpy(at, code, sizeof(code));
+	CHECK(mprotect(at, 4096, PROT_EXEC) == 0);
+	CHECK(((long (*)(void))at)() == getpid());
+	CHECK(munmap(at, 4096) == 0);
+}
+
 /* Code that is mapped from a file, and unmapped. */
 static void maps_code(int is_patched)
 {
-	/* mov $39,%eax; syscall; ret: getpid */
-	static const unsigned char code[] = { 0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3 };
 	int file = memfd_create("code", 0), pair[2];
 
 	CHECK(file >= 0 && write(file, code, sizeof(code)) == sizeof(code) && pipe(pair) == 0);
@@ -196,8 +234,10 @@ int main(void)
 		interrupts(node);
 		blocks(node, 0);
 		blocks(node, SA_RESTART);
+		fills(node);
 	}
 	maps_code(nagaya_nodes() > 0);
+	runs_code_that_cannot_be_read();
 	printf("right\n");
 	return 0;
 }
