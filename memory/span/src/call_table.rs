@@ -12,6 +12,21 @@ const FUTEX_REQUEUE: i64 = 456;
 /// The last known call (Linux 6.17). The treatment of later ones is unknown.
 const LAST: i64 = 469;
 
+/// Calls that need a signal frame, or end the thread or its program.
+pub const NEED_FRAME: [i64; 11] = [
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_sigaltstack,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
 /// The place where a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {

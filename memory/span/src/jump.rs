@@ -1,10 +1,11 @@
 //! System calls by a jump: the code to which stubs of patched sites ([`stubs`](crate::stubs)) lead.
 //!
-//! A call is made in one of three ways:
-//! - *directly*, by the kernel at once, if it needs nothing of Nagaya; so does a call with a path
-//!   that is none of Nagaya's;
-//! - *answered* by `calls`, on the stack of Nagaya's handlers, with all vector registers saved;
-//! - by a SIGSYS ([`trap`](crate::trap)), if it needs a signal frame. The stub raises it.
+//! A call takes one of three routes:
+//! - *direct*: the kernel makes it at once, since it needs nothing of Nagaya. A call with a path is
+//!   direct unless the path may name a file of Nagaya;
+//! - *answered*: `calls` makes it, on the stack of Nagaya's handlers, with all vector registers
+//!   saved;
+//! - *trapped*: the stub raises SIGSYS ([`trap`](crate::trap)), since the call needs a signal frame.
 //!
 //! A thread must check its slot's flags on its way back to the program (see [`edges`]). If one is
 //! set, it raises a SIGSYS with the number [`LEAVE`], whose frame is what signals and moves need.
@@ -16,7 +17,7 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::call::Call;
-use crate::call_table::{self, Where};
+use crate::call_table::{self, NEED_FRAME, Where};
 use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::slot::Slot;
@@ -32,8 +33,8 @@ type Calls = [AtomicU64; 8];
 static DIRECT: Calls = [const { AtomicU64::new(0) }; 8];
 /// The calls that are answered.
 static ANSWERED: Calls = [const { AtomicU64::new(0) }; 8];
-/// Of calls that are answered only if a path begins with `/p` or `/s`, as `/proc` and `/sys` do:
-/// the number of the path among the arguments, from 1 on.
+/// The argument, from 1 on, that is the path of a call. Such a call is answered only if its path
+/// begins with `/p` or `/s`, as `/proc` and `/sys` do. 0: the call has no such path.
 static PATHS: [AtomicU8; 512] = [const { AtomicU8::new(0) }; 512];
 /// The components of the extended state that are saved.
 static COMPONENTS: AtomicU64 = AtomicU64::new(0);
@@ -100,7 +101,7 @@ global_asm!(
     "bt qword ptr [rip + {answered}], r11",
     "jnc 9f",
     "mov gs:[{back}], rcx",
-    // The kernel makes a call with a path of no interest at once.
+    // The kernel makes the call at once if its path cannot concern Nagaya.
     "lea rcx, [rip + {paths}]",
     "movzx ecx, byte ptr [rcx + r11]",
     "cmp ecx, 1",
@@ -227,7 +228,7 @@ extern "C" fn answer(call: &Call) -> i64 {
     extern "C" fn answer(call: usize) -> i64 {
         let call = std::ptr::with_exposed_provenance::<Call>(call);
         // SAFETY: the pointer is that of the `Call` below, which lives until `guard` returns. Its
-        // arguments are the program's, and `way` excludes calls that need the frame.
+        // arguments are the program's, and `route` excludes calls that need the frame.
         unsafe { (Here::get().answer)(Here::get(), Slot::current(), std::ptr::null_mut(), *call) }
     }
     let call = Call { number: u64::from(call.number as u32), ..*call };
@@ -260,7 +261,8 @@ pub unsafe fn look_again(frame: *mut libc::ucontext_t, is_signal: bool) {
     }
 }
 
-/// Lets a thread go on whose path cannot be read at once. Returns false if the fault is another's.
+/// Resumes the answered route of a thread that faulted when it read a path. Returns false if the
+/// fault is elsewhere.
 ///
 /// # Safety
 /// `frame` is the kernel's, of a fault.
@@ -276,37 +278,27 @@ pub unsafe fn end_peek(frame: *mut libc::ucontext_t) -> bool {
     true
 }
 
-/// The way in which a call is made.
+/// The route of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Route {
     Direct,
     Answered,
     Trapped,
 }
 
-/// Returns the way of a call on this node of that many.
-fn way(number: u64, node: u32, nodes: u32) -> Way {
+/// Returns the route of a call on this node; `nodes` is the number of all.
+fn route(number: u64, node: u32, nodes: u32) -> Route {
     let place = call_table::place(number);
     match number as i64 {
-        libc::SYS_rt_sigreturn
-        | libc::SYS_rt_sigprocmask
-        | libc::SYS_sigaltstack
-        | libc::SYS_clone
-        | libc::SYS_clone3
-        | libc::SYS_fork
-        | libc::SYS_vfork
-        | libc::SYS_execve
-        | libc::SYS_execveat
-        | libc::SYS_exit
-        | libc::SYS_exit_group => Way::Trapped,
-        libc::SYS_sched_yield => Way::Direct,
+        trapped if NEED_FRAME.contains(&trapped) => Route::Trapped,
+        libc::SYS_sched_yield => Route::Direct,
         // On another node a buffer in shared memory sends the thread to the origin.
-        libc::SYS_getrandom | libc::SYS_gettid if node == 0 => Way::Direct,
-        libc::SYS_futex if nodes == 1 => Way::Direct,
-        _ if place != Where::Origin || node != 0 => Way::Answered,
-        _ if exe::may_redirect(number) => Way::Answered,
-        _ if nodes > 1 && direct::may_differ(number) => Way::Answered,
-        _ => Way::Direct,
+        libc::SYS_getrandom | libc::SYS_gettid if node == 0 => Route::Direct,
+        libc::SYS_futex if nodes == 1 => Route::Direct,
+        _ if place != Where::Origin || node != 0 => Route::Answered,
+        _ if exe::may_redirect(number) => Route::Answered,
+        _ if nodes > 1 && direct::may_differ(number) => Route::Answered,
+        _ => Route::Direct,
     }
 }
 
@@ -320,14 +312,14 @@ fn path(number: u64) -> Option<u8> {
     }
 }
 
-/// Sets the ways of calls on this node of that many.
+/// Sets the routes of all calls on this node; `nodes` is the number of all.
 pub fn set(node: u32, nodes: u32) {
     let components = components();
     COMPONENTS.store(components.unwrap_or(0), Ordering::Relaxed);
     for number in 0..512 {
-        let calls = match way(number, node, nodes) {
-            Way::Direct => &DIRECT,
-            Way::Answered if components.is_some() => &ANSWERED,
+        let calls = match route(number, node, nodes) {
+            Route::Direct => &DIRECT,
+            Route::Answered if components.is_some() => &ANSWERED,
             _ => continue,
         };
         calls[number as usize / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
@@ -366,27 +358,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_go_the_shortest_way_that_is_right() {
-        let way = |number: i64, node, nodes| way(number as u64, node, nodes);
+    fn calls_take_the_shortest_route_that_is_right() {
+        let route = |number: i64, node, nodes| route(number as u64, node, nodes);
         for (number, one_node, origin, other) in [
-            (libc::SYS_getppid, Way::Direct, Way::Direct, Way::Answered),
-            (libc::SYS_write, Way::Direct, Way::Direct, Way::Answered),
+            (libc::SYS_getppid, Route::Direct, Route::Direct, Route::Answered),
+            (libc::SYS_write, Route::Direct, Route::Direct, Route::Answered),
             // The kernel may hold pages into which it reads.
-            (libc::SYS_read, Way::Direct, Way::Answered, Way::Answered),
+            (libc::SYS_read, Route::Direct, Route::Answered, Route::Answered),
             // Paths may name the program's own file.
-            (libc::SYS_newfstatat, Way::Answered, Way::Answered, Way::Answered),
-            (libc::SYS_linkat, Way::Answered, Way::Answered, Way::Answered),
-            (libc::SYS_mmap, Way::Answered, Way::Answered, Way::Answered),
-            (libc::SYS_futex, Way::Direct, Way::Answered, Way::Answered),
-            (libc::SYS_gettid, Way::Direct, Way::Direct, Way::Answered),
-            (libc::SYS_sched_yield, Way::Direct, Way::Direct, Way::Direct),
-            (libc::SYS_getrandom, Way::Direct, Way::Direct, Way::Answered),
-            (libc::SYS_ptrace, Way::Answered, Way::Answered, Way::Answered),
-            (libc::SYS_rt_sigreturn, Way::Trapped, Way::Trapped, Way::Trapped),
-            (libc::SYS_clone3, Way::Trapped, Way::Trapped, Way::Trapped),
+            (libc::SYS_newfstatat, Route::Answered, Route::Answered, Route::Answered),
+            (libc::SYS_linkat, Route::Answered, Route::Answered, Route::Answered),
+            (libc::SYS_mmap, Route::Answered, Route::Answered, Route::Answered),
+            (libc::SYS_futex, Route::Direct, Route::Answered, Route::Answered),
+            (libc::SYS_gettid, Route::Direct, Route::Direct, Route::Answered),
+            (libc::SYS_sched_yield, Route::Direct, Route::Direct, Route::Direct),
+            (libc::SYS_getrandom, Route::Direct, Route::Direct, Route::Answered),
+            (libc::SYS_ptrace, Route::Answered, Route::Answered, Route::Answered),
+            (libc::SYS_rt_sigreturn, Route::Trapped, Route::Trapped, Route::Trapped),
+            (libc::SYS_clone3, Route::Trapped, Route::Trapped, Route::Trapped),
         ] {
-            let ways = [way(number, 0, 1), way(number, 0, 2), way(number, 1, 2)];
-            assert_eq!(ways, [one_node, origin, other], "call {number}");
+            let routes = [route(number, 0, 1), route(number, 0, 2), route(number, 1, 2)];
+            assert_eq!(routes, [one_node, origin, other], "call {number}");
         }
     }
 }

@@ -9,6 +9,7 @@
 use nagaya_gate::sites::{ALL, Calls, MOVED_BYTES_MAX, REACH, Site, find};
 
 use crate::addresses::PAGE;
+use crate::call_table::NEED_FRAME;
 use crate::slot::CALL_ENTRY_OFFSET;
 
 /// Bytes of a stub.
@@ -26,26 +27,13 @@ const ENTER: [u8; 11] = [0x48, 0x8d, 0x0d, 8, 0, 0, 0, 0x65, 0xff, 0x24, 0x25];
 /// `jrcxz` over SYSCALL.
 const SKIP: [u8; 2] = [0xe3, 0x02];
 
-/// The calls whose sites are patched. Stack unwinders know rt_sigreturn(2) by its code. The others
-/// need a signal frame in any case, or end the program or thread.
+/// The calls whose sites are patched. The others are trapped in any case, and stack unwinders
+/// recognise rt_sigreturn(2) by its code.
 const WANTED: Calls = {
     let mut wanted = ALL;
-    let unwanted = [
-        libc::SYS_rt_sigreturn,
-        libc::SYS_rt_sigprocmask,
-        libc::SYS_sigaltstack,
-        libc::SYS_clone,
-        libc::SYS_clone3,
-        libc::SYS_fork,
-        libc::SYS_vfork,
-        libc::SYS_execve,
-        libc::SYS_execveat,
-        libc::SYS_exit,
-        libc::SYS_exit_group,
-    ];
     let mut at = 0;
-    while at < unwanted.len() {
-        wanted[unwanted[at] as usize / 64] &= !(1 << (unwanted[at] % 64));
+    while at < NEED_FRAME.len() {
+        wanted[NEED_FRAME[at] as usize / 64] &= !(1 << (NEED_FRAME[at] % 64));
         at += 1;
     }
     wanted
