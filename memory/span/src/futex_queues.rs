@@ -4,8 +4,7 @@
 //! word later finds it in the queue, and an earlier change is seen. Memory is sequentially
 //! consistent, so no more is needed.
 //!
-//! Threads of the origin see whether anybody may wait at a word ([`may_have_waiters`]), and wake
-//! nobody without a request to the agent.
+//! Threads of the origin first check [`may_have_waiters`], and send no request if nobody waits.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering, fence};

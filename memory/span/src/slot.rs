@@ -59,8 +59,8 @@ pub struct Slot {
     pub clock_entry: AtomicU64,
     /// The code to which stubs of patched system-call sites jump.
     pub call_entry: AtomicU64,
-    /// Of a call by a stub: where the stub continues, the result, and the program's stack pointer.
-    /// `call_leaves` is 1 while the result waits for a signal frame.
+    /// A call by a stub: the address at which the stub continues, the result, and the program's
+    /// stack pointer. `call_leaves` is 1 while the thread asks for a signal frame.
     pub call_return: AtomicU64,
     pub call_result: AtomicU64,
     pub call_stack: AtomicU64,

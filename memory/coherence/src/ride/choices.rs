@@ -1,4 +1,5 @@
-//! What the paper leaves open about its predictor and its control of the page count.
+//! Open questions of the paper's predictor and of its control of the page count, with their
+//! possible answers.
 //!
 //! The default is the method of the policies `ainori1` to `ainori3`. `nagaya-bench ainori --fit`
 //! compares all combinations with the paper's numbers.

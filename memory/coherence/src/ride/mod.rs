@@ -15,7 +15,7 @@
 //! |---|---|
 //! | [`forecast`] | predicts the pages that other nodes will request; may be wrong |
 //! | [`differences`], [`granularity`] | the paper's predictor, and its control of the page count |
-//! | [`choices`] | what the paper leaves open about these two |
+//! | [`choices`] | open questions of the paper about these two |
 //! | [`runs`] | sequential access, page by page |
 //! | [`sweeps`] | first use of a node's own memory |
 //! | [`history`], [`sequence`], [`trust`] | further predictors, and their accuracy |
