@@ -5,7 +5,8 @@
 //!   direct unless the path may name a file of Nagaya;
 //! - *answered*: `calls` makes it, on the stack of Nagaya's handlers, with all vector registers
 //!   saved;
-//! - *trapped*: the stub raises SIGSYS ([`trap`](crate::trap)), since the call needs a signal frame.
+//! - *trapped*: the stub raises SIGSYS ([`trap`](crate::trap)), since the call needs a signal
+//!   frame.
 //!
 //! A thread must check its slot's flags on its way back to the program (see [`edges`]). If one is
 //! set, it raises a SIGSYS with the number [`LEAVE`], whose frame is what signals and moves need.
