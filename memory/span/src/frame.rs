@@ -38,7 +38,7 @@ pub enum Message {
     /// From the origin: send the processor time and waits of all threads.
     QueryUsage,
     /// To the origin: those, as in [`Spent`](crate::packing::Spent).
-    Usage { at: u64, running: u64, waited: u64, stops: u64, runnable: u32 },
+    Usage { at: u64, running: u64, waited: u64, stops: u64, delayed: u64, runnable: u32 },
     /// From the origin: move one of your threads to this node.
     GiveThread { node: u32 },
     /// From the origin: deliver a signal to a thread. Body: the signal.

@@ -1,4 +1,11 @@
 //! futex(2) on words that threads of all nodes use.
+//!
+//! Threads at the origin wait in the origin's kernel, as they do without Nagaya. Threads on other
+//! nodes wait in the [queues](crate::futex_queues) of the origin's agent. A thread that wakes
+//! others looks for both kinds: the agent's wake-up ([`wake_in_kernel`]) includes the kernel's
+//! waiters, and a thread at the origin asks the kernel only if no thread waits elsewhere. A waiter
+//! in the kernel reads the word under the lock that a wake-up takes, and memory is sequentially
+//! consistent: so the waiter either sees the new value, or is woken.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,7 +13,7 @@ use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::request::Request;
 use crate::slot::Slot;
-use crate::{clock_offsets, futex_queues, shared};
+use crate::{clock_offsets, futex_queues, raw, shared};
 
 /// As futex(2): words of all nodes' threads.
 ///
@@ -30,6 +37,10 @@ pub unsafe fn call(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     // SAFETY: the address is a word of the program.
     let now = || unsafe { (*(word as *const AtomicU32)).load(Ordering::SeqCst) };
     let ask = |request| here.table.request(slot, request);
+    if here.node == 0 {
+        // SAFETY: this function has the same contract.
+        return unsafe { at_origin(here, slot, operation, a) };
+    }
     match operation {
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => {
             if now() != value {
@@ -45,11 +56,6 @@ pub unsafe fn call(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
                 return if ask(Request::Cancel) == 1 { -i64::from(libc::EAGAIN) } else { 0 };
             }
             wait(here, slot, &until)
-        }
-        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET
-            if here.node == 0 && !futex_queues::may_have_waiters(word) =>
-        {
-            0
         }
         libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => {
             ask(Request::Wake { word, count: value, bits })
@@ -72,6 +78,75 @@ pub unsafe fn call(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
         // Priorities are a kernel's.
         _ => -i64::from(libc::ENOSYS),
     }
+}
+
+/// The same for a thread at the origin.
+///
+/// # Safety
+/// As for [`call`].
+unsafe fn at_origin(here: &Here, slot: &Slot, operation: i32, a: [u64; 6]) -> i64 {
+    let kernel = || {
+        let clock = a[1] & libc::FUTEX_CLOCK_REALTIME as u64;
+        let arguments = [a[0], private(operation) | clock, a[2], a[3], a[4], a[5]];
+        // SAFETY: `call` requires the program's arguments; the kernel checks addresses.
+        unsafe { edges::call(libc::SYS_futex as u64, arguments) }
+    };
+    let bits = if operation == libc::FUTEX_WAKE_BITSET { a[5] as u32 } else { u32::MAX };
+    let wake = |word: u64, count: u32, bits: u32| match futex_queues::may_have_waiters(word) {
+        true => here.table.request(slot, Request::Wake { word, count, bits }),
+        false => wake_in_kernel(word, count, bits),
+    };
+    match operation {
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => kernel(),
+        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => wake(a[0], a[2] as u32, bits),
+        libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => {
+            if !futex_queues::may_have_waiters(a[0]) {
+                return kernel();
+            }
+            // SAFETY: the address is a word of the program.
+            let now = unsafe { (*(a[0] as *const AtomicU32)).load(Ordering::SeqCst) };
+            if operation == libc::FUTEX_CMP_REQUEUE && now != a[5] as u32 {
+                return -i64::from(libc::EAGAIN);
+            }
+            let (word, to, count, moved) = (a[0], a[4], a[2] as u32, a[3] as u32);
+            here.table.request(slot, Request::Requeue { word, count, to, moved })
+        }
+        // The kernel would not wait for the page that it changes.
+        libc::FUTEX_WAKE_OP => {
+            // SAFETY: the address is a word of the program.
+            let Some(wakes) = (unsafe { change(a[4], a[5] as u32) }) else {
+                return -i64::from(libc::ENOSYS);
+            };
+            let woken = wake(a[0], a[2] as u32, u32::MAX);
+            woken + if wakes { wake(a[4], a[3] as u32, u32::MAX) } else { 0 }
+        }
+        // Priorities are a kernel's.
+        _ => -i64::from(libc::ENOSYS),
+    }
+}
+
+/// An operation on a word of this process only. The memory is no other process's, and the kernel
+/// then needs no page of it to find the waiters.
+fn private(operation: i32) -> u64 {
+    (operation | libc::FUTEX_PRIVATE_FLAG) as u64
+}
+
+/// At the origin: wakes at most `count` threads that wait in the kernel at this word for any of
+/// these bits. Returns their number.
+pub fn wake_in_kernel(word: u64, count: u32, bits: u32) -> i64 {
+    let count = count.min(i32::MAX.cast_unsigned()).into();
+    let arguments = [word, private(libc::FUTEX_WAKE_BITSET), count, 0, 0, bits.into()];
+    // SAFETY: a private wake-up reads no memory.
+    unsafe { raw::call(libc::SYS_futex as u64, arguments) }
+}
+
+/// At the origin: wakes threads that wait in the kernel at this word, at most `count`, and moves
+/// others, at most `moved`, to the word `to`. Returns the number of both.
+pub fn requeue_in_kernel(word: u64, count: u32, to: u64, moved: u32) -> i64 {
+    let [count, moved] = [count, moved].map(|it| it.min(i32::MAX.cast_unsigned()).into());
+    let arguments = [word, private(libc::FUTEX_REQUEUE), count, moved, to, 0];
+    // SAFETY: without a comparison the private operation reads no memory.
+    unsafe { raw::call(libc::SYS_futex as u64, arguments) }
 }
 
 /// Waits in line until it is woken, or it is time, or a signal has come.

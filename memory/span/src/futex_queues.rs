@@ -1,4 +1,5 @@
-//! The waiters at each word, for all nodes' threads: the origin's service for futex(2).
+//! The waiters at each word that are not at the origin: the origin's service for futex(2). Threads
+//! at the origin wait in its kernel.
 //!
 //! A thread first enters the queue and then reads the word again. So a thread that changes the
 //! word later finds it in the queue, and an earlier change is seen. Memory is sequentially

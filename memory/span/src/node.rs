@@ -2,7 +2,7 @@
 //! and at the origin the first thread of this process becomes the program's.
 
 use std::arch::asm;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -347,7 +347,8 @@ fn load_at_origin(
         false => nagaya_loader::random_seed().map_err(|why| format!("getrandom: {why}"))?,
     };
     let start = image::start(&program, seed);
-    let mut image = load(&program, seed, region).map_err(|why| why.to_string())?;
+    let environment = environment(std::env::vars_os(), nodes.len());
+    let mut image = load(&program, environment, seed, region).map_err(|why| why.to_string())?;
     let report = match &wanted.report {
         Some(path) => {
             let path = Path::new(OsStr::from_bytes(path));
@@ -428,17 +429,34 @@ fn open(program: &talk::Program) -> Result<Program, Refusal> {
     Program::open_fixed(path, arguments).map_err(failure)
 }
 
+/// Variables by which a user sets how the threads of OpenMP wait.
+const OPENMP_WAITS: [&str; 3] = ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"];
+
+/// Returns the program's environment. On several nodes the threads of OpenMP sleep while they wait,
+/// unless the user wants something else: they would spin for milliseconds, since they know the
+/// number of processors of all nodes, but not that their threads may be on one of them.
+fn environment(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+    nodes: usize,
+) -> Vec<CString> {
+    let mut variables: Vec<(OsString, OsString)> = variables.collect();
+    let is_set = variables.iter().any(|(name, _)| OPENMP_WAITS.iter().any(|it| name == it));
+    if nodes > 1 && !is_set {
+        variables.push((OPENMP_WAITS[0].into(), "passive".into()));
+    }
+    let pair = |(name, value): (OsString, OsString)| {
+        let pair = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        CString::new(pair).expect("an environment has no zero bytes")
+    };
+    variables.into_iter().map(pair).collect()
+}
+
 fn load(
     program: &Program,
+    environment: Vec<CString>,
     seed: Seed,
     region: &mut Region,
 ) -> Result<Image, nagaya_loader::LoadError> {
-    let environment: Vec<CString> = std::env::vars_os()
-        .map(|(name, value)| {
-            let pair = [name.as_bytes(), b"=", value.as_bytes()].concat();
-            CString::new(pair).expect("an environment has no zero bytes")
-        })
-        .collect();
     let memory = |_| LoadErrorKind::Memory(Errno::NOMEM);
     image::load(program, &environment, seed, limits::stack_bytes(), |mut at, mut bytes| {
         while !bytes.is_empty() {
@@ -481,4 +499,25 @@ fn features() -> Vec<String> {
 
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the environment on this many nodes, as lines.
+    fn on(nodes: usize, variables: &[(&str, &str)]) -> String {
+        let pairs = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let lines = environment(pairs, nodes).into_iter().map(|it| it.into_string().unwrap());
+        lines.collect::<Vec<String>>().join(" ")
+    }
+
+    #[test]
+    fn openmp_sleeps_on_several_nodes_unless_the_user_decides() {
+        assert_eq!(on(1, &[("A", "1")]), "A=1");
+        assert_eq!(on(2, &[("A", "1")]), "A=1 OMP_WAIT_POLICY=passive");
+        assert_eq!(on(2, &[("OMP_WAIT_POLICY", "active")]), "OMP_WAIT_POLICY=active");
+        assert_eq!(on(2, &[("GOMP_SPINCOUNT", "9")]), "GOMP_SPINCOUNT=9");
+        assert_eq!(on(2, &[("KMP_BLOCKTIME", "0")]), "KMP_BLOCKTIME=0");
+    }
 }

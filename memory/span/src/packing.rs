@@ -1,11 +1,21 @@
-//! Decides when a program's threads slow each other down on several nodes and are better packed on
-//! fewer, and when to try all nodes again (`--place auto`). This module is pure, so that it can be
-//! tested. The agent measures, and moves threads.
+//! Decides on how many nodes a program's threads run (`--place auto`). They start on the origin,
+//! are tried on all nodes when they wait for processors, and are packed on fewer nodes when they
+//! slow each other down. This module is pure, so that it can be tested. The agent measures, and
+//! moves threads.
 //!
 //! **The measure** is the number of processors that the program's threads really use, on all nodes
 //! together: their running time divided by the elapsed time. A program that computes and shares
 //! nothing uses all processors. Threads that wait for each other's pages use few, however many
 //! processors there are.
+//!
+//! **Evidence for more nodes.** Nobody can predict which pages threads will share, so the policy
+//! tries it. Threads that can run and wait for a processor for a part of the time ([`CROWD`]) are
+//! tried on all nodes. A trial ends at once when it has cost [`LOSS_MIN_NS`] or a small part of the
+//! time since the last one ([`LOSS_PART`]), as compared with the rate before. It succeeds if
+//! threads used more processors by its end. It takes a small part of the pause before it
+//! ([`TRIAL_PART`]), so that long ones leave time for many pages to move. Programs have phases, so
+//! there are more trials after pauses. Each pause is twice the one before unless threads were
+//! spread for longer than that, so there is no long oscillation.
 //!
 //! **Expectation for fewer nodes.** Threads that ran on R processors and waited for other nodes on
 //! W (pages, round trips of calls to the origin) would use R + W. On k of K nodes a thread's data
@@ -23,20 +33,18 @@
 //!
 //! **Verification.** The expectation does not include processors that other programs use, nor
 //! threads that spin. So the result is measured after packing. If threads then wait for processors
-//! and use fewer than before, they return. Programs also have phases. After a pause, if threads
-//! wait for processors, they are tried on all nodes again, and stay if they use more then. A trial
-//! takes a small part of the pause before it ([`TRIAL_PART`]), so that all trials cost no more
-//! than that part, and long ones leave time for many pages to move. Each pause is twice the one
-//! before unless threads were spread for longer than that, so there is no long oscillation.
+//! and use fewer than before, they return.
 
 use serde::{Deserialize, Serialize};
 
 /// Between two looks, in ns.
 pub const LOOK_NS: u64 = 50_000_000;
+/// The same while threads that wait for processors are counted, and in a trial.
+const SHORT_LOOK_NS: u64 = 10_000_000;
 /// A look after a longer time is the first of others.
 const LOOK_MAX_NS: u64 = 8 * LOOK_NS;
 /// Time that would have been gained, by which packing is decided.
-const LOST_NS: f64 = 100e6;
+const LOST_NS: f64 = 40e6;
 /// Decay of the sum at the next sample: a gain below a tenth of the time never reaches the limit.
 const STAYS: f64 = 0.95;
 /// Minimum gain in processors: a nearly idle program is left alone.
@@ -46,10 +54,18 @@ const QUIET: u32 = 10;
 /// Looks after threads have gone, in which pages follow them; and those then that count.
 const SETTLE: u32 = 2;
 const PROOF: u32 = 4;
-/// So many threads that can run, and neither run nor are stopped, wait for processors.
-const CROWD: f64 = 0.5;
+/// Threads that can run wait for processors if they do so for this part of the time, together.
+const CROWD: f64 = 0.3;
+/// Looks by which that is decided.
+const ASKS: u32 = 3;
+/// The first and the longest time until the next of these decisions, in ns.
+const QUIET_NS: u64 = 2 * SHORT_LOOK_NS;
+const QUIET_MAX_NS: u64 = 250_000_000;
+/// Cost that ends a trial: at least so many ns, or this part of the time since the last one.
+const LOSS_MIN_NS: f64 = 8e6;
+const LOSS_PART: f64 = 0.01;
 /// The first pause, and the longest, in ns.
-const PAUSE_NS: u64 = 2_000_000_000;
+const PAUSE_NS: u64 = 1_000_000_000;
 const PAUSE_MAX_NS: u64 = 32_000_000_000;
 /// A trial takes this part of the pause before it, but at least so long, in ns.
 const TRIAL_PART: u64 = 32;
@@ -70,9 +86,15 @@ pub struct Spent {
     pub waited: u64,
     /// Number of waits.
     pub stops: u64,
+    /// Time for which threads that could run have waited for a processor, in ns, or
+    /// [`UNKNOWN`].
+    pub delayed: u64,
     /// Those that can run now.
     pub runnable: u32,
 }
+
+/// The kernel does not show how long threads have waited for a processor.
+pub const UNKNOWN: u64 = u64::MAX;
 
 /// In processors, on all nodes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -81,14 +103,14 @@ pub struct Rates {
     pub running: f64,
     /// For which they waited for other nodes.
     pub waited: f64,
-    /// Threads that could run.
-    runnable: f64,
+    /// For which threads that could run waited.
+    delayed: f64,
 }
 
 impl Rates {
     /// Returns true if threads wait for processors.
     fn is_crowded(&self) -> bool {
-        self.runnable > self.running + self.waited + CROWD
+        self.delayed > CROWD
     }
 }
 
@@ -131,6 +153,11 @@ pub struct Packing {
     pause: u64,
     /// Until when things stay as they are.
     rest: u64,
+    /// Until the next question whether threads wait for processors, while they do not.
+    quiet: u64,
+    /// No trial has failed since threads were on fewer nodes: they rest only because they did not
+    /// wait for processors.
+    may_ask: bool,
 }
 
 #[derive(Debug)]
@@ -142,9 +169,9 @@ enum Doing {
     Proving { before: f64, sum: Sum, looks: u32 },
     /// A pause is over: checks whether any thread waits for a processor.
     Asking { sum: Sum },
-    /// On all nodes until this time. Before, the threads ran on these nodes and this many
-    /// processors.
-    Trying { nodes: usize, before: f64, sum: Sum, until: u64 },
+    /// On all nodes from one time until another. Before, the threads ran on these nodes and this
+    /// many processors; the time that has been lost since, in ns, of at most `allowed`.
+    Trying { nodes: usize, before: f64, sum: Sum, from: u64, until: u64, lost: f64, allowed: f64 },
 }
 
 /// Of several looks.
@@ -158,33 +185,35 @@ impl Sum {
     fn add(&mut self, rates: Rates) {
         self.rates.running += rates.running;
         self.rates.waited += rates.waited;
-        self.rates.runnable += rates.runnable;
+        self.rates.delayed += rates.delayed;
         self.looks += 1;
     }
 
     fn mean(&self) -> Rates {
         let mean = |sum: f64| sum / f64::from(self.looks.max(1));
-        let Rates { running, waited, runnable } = self.rates;
-        Rates { running: mean(running), waited: mean(waited), runnable: mean(runnable) }
+        let Rates { running, waited, delayed } = self.rates;
+        Rates { running: mean(running), waited: mean(waited), delayed: mean(delayed) }
     }
 }
 
 const WATCHING: Doing =
     Doing::Watching { gain: 0.0, sum: Sum { rates: NOTHING, looks: 0 }, quiet: 0 };
-const NOTHING: Rates = Rates { running: 0.0, waited: 0.0, runnable: 0.0 };
+const NOTHING: Rates = Rates { running: 0.0, waited: 0.0, delayed: 0.0 };
 
 impl Packing {
-    /// Creates the policy for nodes with these numbers of processors, all of which are in use.
+    /// Creates the policy for nodes with these numbers of processors. Only the first is in use.
     pub fn new(processors: Vec<u32>) -> Self {
         Self {
-            nodes: processors.len(),
+            nodes: 1.min(processors.len()),
             processors,
             doing: WATCHING,
             last: None,
-            next: None,
+            next: Some(QUIET_NS),
             spread: 0,
             pause: PAUSE_NS / 2,
             rest: 0,
+            quiet: QUIET_NS,
+            may_ask: true,
         }
     }
 
@@ -206,6 +235,15 @@ impl Packing {
         }
     }
 
+    /// A thread starts. It may soon wait for a processor.
+    pub fn starts_thread(&mut self, now: u64) {
+        self.quiet = QUIET_NS;
+        if matches!(self.doing, Doing::Watching { .. }) && self.may_ask && self.rest > now {
+            self.rest = self.rest.min(now + SHORT_LOOK_NS);
+            self.next = self.next.map(|next| next.min(self.rest));
+        }
+    }
+
     /// Threads of some node wait much.
     pub fn waits(&mut self, now: u64) {
         // On one node there are no waits for others; threads that moved there need not be counted.
@@ -216,7 +254,6 @@ impl Packing {
 
     /// Adds a sample of all nodes. For nodes that were not queried it contains the earlier values.
     pub fn look(&mut self, now: u64, spent: &[Spent]) -> Option<Change> {
-        self.next = Some(now + LOOK_NS);
         let asked = self.looks_at();
         let last = self.last.replace(spent.to_vec());
         let rates = last.and_then(|last| rates(&last[..asked], &spent[..asked]));
@@ -230,6 +267,7 @@ impl Packing {
             }
             self.doing = Doing::Asking { sum: Sum::default() };
         }
+        self.next = Some(now + self.until_next());
         let rates = rates?;
         let change = match &mut self.doing {
             Doing::Watching { .. } => self.watch(now, rates),
@@ -244,21 +282,32 @@ impl Packing {
             Doing::Asking { sum } => {
                 sum.add(rates);
                 let sum = *sum;
-                (sum.looks == PROOF).then(|| self.asked(now, sum.mean())).flatten()
+                (sum.looks == ASKS).then(|| self.asked(now, sum.mean())).flatten()
             }
-            Doing::Trying { nodes, before, sum, until } => {
-                // The first look is of the time in which threads go; the last ones count.
-                if now + TRIAL_MIN_NS >= *until + LOOK_NS {
+            Doing::Trying { nodes, before, sum, from, until, lost, allowed } => {
+                // In the first half threads go, and pages follow them.
+                if now >= *from + (*until - *from) / 2 {
                     sum.add(rates);
                 }
-                let (nodes, before, sum, is_over) = (*nodes, *before, *sum, now >= *until);
-                is_over.then(|| self.tried(now, nodes, before, sum.mean())).flatten()
+                *lost = (*lost + (*before - rates.running) * SHORT_LOOK_NS as f64).max(0.0);
+                let (is_lost, is_over) = (*lost > *allowed, now >= *until);
+                let (nodes, before) = (*nodes, *before);
+                let rates = if is_over { sum.mean() } else { rates };
+                (is_lost || is_over).then(|| self.tried(now, nodes, before, rates)).flatten()
             }
         };
         if let Some(change) = change {
             self.nodes = change.nodes;
         }
         change
+    }
+
+    /// Returns the time until the next look.
+    fn until_next(&self) -> u64 {
+        match self.doing {
+            Doing::Watching { .. } | Doing::Proving { .. } => LOOK_NS,
+            Doing::Asking { .. } | Doing::Trying { .. } => SHORT_LOOK_NS,
+        }
     }
 
     fn watch(&mut self, now: u64, rates: Rates) -> Option<Change> {
@@ -324,6 +373,7 @@ impl Packing {
             false => PAUSE_NS,
         };
         self.rest = now + self.pause;
+        self.may_ask = false;
     }
 
     fn proved(&mut self, now: u64, before: f64, rates: Rates) -> Option<Change> {
@@ -341,10 +391,12 @@ impl Packing {
         None
     }
 
-    /// Nobody would use more processors: another pause.
+    /// Nobody would use more processors: the question comes again later.
     fn waits_again(&mut self, now: u64) {
         self.doing = WATCHING;
-        self.rest = now + self.pause;
+        self.may_ask = true;
+        self.rest = now + self.quiet;
+        self.quiet = (2 * self.quiet).min(QUIET_MAX_NS);
         self.next = Some(self.rest);
     }
 
@@ -354,8 +406,11 @@ impl Packing {
             return None;
         }
         let until = now + (self.pause / TRIAL_PART).max(TRIAL_MIN_NS);
-        let (nodes, before) = (self.nodes, rates.running);
-        self.doing = Doing::Trying { nodes, before, sum: Sum::default(), until };
+        let allowed = (LOSS_PART * now.saturating_sub(self.spread) as f64).max(LOSS_MIN_NS);
+        let (nodes, before, sum) = (self.nodes, rates.running, Sum::default());
+        self.doing = Doing::Trying { nodes, before, sum, from: now, until, lost: 0.0, allowed };
+        self.next = Some(now + SHORT_LOOK_NS);
+        self.quiet = QUIET_NS;
         self.spread = now;
         Some(Change { nodes: self.processors.len(), why: Why::Trial, rates })
     }
@@ -383,9 +438,14 @@ fn rates(last: &[Spent], spent: &[Spent]) -> Option<Rates> {
         }
         let stops = STOP_NS.saturating_mul(now.stops.saturating_sub(last.stops));
         let running = now.running.saturating_sub(last.running).saturating_sub(stops);
-        all.running += running as f64 / time as f64;
+        let running = running as f64 / time as f64;
+        all.running += running;
         all.waited += now.waited.saturating_sub(last.waited) as f64 / time as f64;
-        all.runnable += f64::from(now.runnable);
+        all.delayed += match now.delayed {
+            UNKNOWN => (f64::from(now.runnable) - running).max(0.0),
+            // A thread that has exited takes its time along.
+            delayed => delayed.saturating_sub(last.delayed) as f64 / time as f64,
+        };
     }
     Some(all)
 }
@@ -460,10 +520,12 @@ mod tests {
             }
             let noise = noise();
             spent.iter_mut().for_each(|node| node.runnable = 0);
+            let delayed = (phase.threads - running - waited).max(0.0);
             for node in &mut spent[..nodes] {
                 let share = STEP as f64 * noise / nodes as f64;
                 node.running += (running * share) as u64;
                 node.waited += (waited * share) as u64;
+                node.delayed += (delayed * share) as u64;
             }
             // As many on the average.
             let until = |step: u64| (step as f64 * phase.threads) as usize;
@@ -645,7 +707,8 @@ mod tests {
             let mut packing = Packing::new(vec![0, 3]);
             for (now, [at, running, waited, stops]) in numbers.into_iter().enumerate() {
                 packing.waits(now as u64);
-                let spent = Spent { at: at % 100 * LOOK_NS, running, waited, stops, runnable };
+                let at = at % 100 * LOOK_NS;
+                let spent = Spent { at, running, waited, stops, delayed: stops, runnable };
                 packing.look(now as u64 * LOOK_NS, &[spent, spent]);
             }
         }

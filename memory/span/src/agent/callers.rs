@@ -21,8 +21,8 @@ struct Caller {
 /// Time that a thread has spent on a processor, and waiting for one, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spent {
-    running: u64,
-    waiting: u64,
+    pub running: u64,
+    pub waiting: u64,
 }
 
 /// All that have called.

@@ -80,8 +80,8 @@ impl Agent {
             Message::CountRunnable => self.counts.next = Some(0),
             Message::WatchWaits => self.reports_waits = true,
             Message::QueryUsage => {
-                let Spent { at, running, waited, stops, runnable } = self.usage();
-                self.notify(0, Message::Usage { at, running, waited, stops, runnable });
+                let Spent { at, running, waited, stops, delayed, runnable } = self.usage();
+                self.notify(0, Message::Usage { at, running, waited, stops, delayed, runnable });
             }
             Message::GiveThread { node } => self.give_thread(node),
             Message::MoveThread { thread, node } => self.move_own_thread(thread, node),

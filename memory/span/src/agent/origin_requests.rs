@@ -14,6 +14,7 @@ use crate::call::{self, Call};
 use crate::clock_offsets;
 use crate::context::Context;
 use crate::frame::{Frame, Message, Question};
+use crate::futex;
 use crate::image::{Part, Text};
 use crate::packing::Spent;
 use crate::request::Request;
@@ -87,6 +88,7 @@ impl Agent {
         // Nagaya writes signal frames to the stack, which must not leave the origin then.
         let has_shared_stack = shared::contains(stack.wrapping_sub(1));
         let wanted = if has_shared_stack { 0 } else { self.place_for(thread) };
+        self.note_start();
         let free = self.free_slot();
         let origin = self.origin();
         let answer = match free {
@@ -204,8 +206,8 @@ impl Agent {
             Message::Load { busy } => self.take_load(from, busy),
             Message::LongWaits => self.handle_long_waits(),
             Message::CallsOften { thread } if is_theirs(self, thread) => self.send_home(thread),
-            Message::Usage { at, running, waited, stops, runnable } => {
-                self.take_usage(from, Spent { at, running, waited, stops, runnable });
+            Message::Usage { at, running, waited, stops, delayed, runnable } => {
+                self.take_usage(from, Spent { at, running, waited, stops, delayed, runnable });
             }
             Message::Exited { thread, status } if is_theirs(self, thread) => {
                 let number = call::END;
@@ -231,7 +233,8 @@ impl Agent {
         }
     }
 
-    /// Serves a request to the futex queues. Returns the answer.
+    /// Serves a request to the futex queues, and to the kernel's waiters, which are the origin's
+    /// threads. Returns the answer.
     fn serve_futex(&mut self, thread: u32, question: Question) -> i64 {
         let futexes = &mut self.origin().futexes;
         match question {
@@ -242,12 +245,17 @@ impl Agent {
             Question::Cancel => futexes.cancel(thread).into(),
             Question::Wake { word, count, bits } => {
                 let woken = futexes.wake(word, count, bits);
-                self.wake(&woken)
+                match count - woken.len() as u32 {
+                    0 => self.wake(&woken),
+                    rest => self.wake(&woken) + futex::wake_in_kernel(word, rest, bits).max(0),
+                }
             }
             Question::Requeue { word, count, to, moved } => {
                 let woken = futexes.wake(word, count, u32::MAX);
-                let moved = futexes.requeue(word, to, moved);
-                self.wake(&woken) + i64::from(moved)
+                let gone = futexes.requeue(word, to, moved);
+                let rest = (count - woken.len() as u32, moved - gone);
+                let theirs = futex::requeue_in_kernel(word, rest.0, to, rest.1).max(0);
+                self.wake(&woken) + i64::from(gone) + theirs
             }
         }
     }

@@ -3,8 +3,9 @@
 //! [`packing`](crate::packing) decides.
 //!
 //! The processor time of threads is the process's CPU time less the agent's: two clocks, whatever
-//! the number of threads. Calls of shadows count as the program's work. While no thread waits for
-//! another node, nothing is queried.
+//! the number of threads. Calls of shadows count as the program's work. The time for which threads
+//! wait for processors is in /proc. While threads are on all nodes and none waits for another node,
+//! nothing is queried.
 
 use std::collections::HashSet;
 
@@ -16,10 +17,13 @@ use super::callers;
 use super::packer::Packer;
 use super::state::Agent;
 use crate::frame::Message;
-use crate::packing::{Change, Packing, Spent};
+use crate::packing::{Change, Packing, Spent, UNKNOWN};
 use crate::place::{Policy, Thread, arrange};
 use crate::report::Placed;
+use crate::slot::Slot;
 
+/// Threads whose waits for processors are read.
+const SAMPLE: usize = 32;
 /// The most changes that a report shows.
 const PLACED_MAX: usize = 1000;
 
@@ -94,7 +98,35 @@ impl Agent {
             running: ns(ClockId::ProcessCPUTime).saturating_sub(ns(ClockId::ThreadCPUTime)),
             waited: self.waits.waited,
             stops: self.waits.stops,
+            delayed: self.delayed().unwrap_or(UNKNOWN),
             runnable: self.runnable().count() as u32,
+        }
+    }
+
+    /// Returns the time for which this node's threads have waited for a processor, in ns. Of many
+    /// threads, the first ones stand for all.
+    fn delayed(&self) -> Option<u64> {
+        let live = || self.table.slots().map(Slot::live_tid).filter(|&tid| tid != 0);
+        let (mut count, mut delayed) = (0, 0);
+        for tid in live().take(SAMPLE) {
+            // A thread may be exiting.
+            if let Some(spent) = callers::spent(tid) {
+                count += 1;
+                delayed += spent.waiting;
+            }
+        }
+        match count {
+            0 => None,
+            SAMPLE => Some(delayed * live().count() as u64 / SAMPLE as u64),
+            _ => Some(delayed),
+        }
+    }
+
+    /// At the origin: a thread starts.
+    pub(super) fn note_start(&mut self) {
+        let now = self.now();
+        if let Some(packer) = self.packer() {
+            packer.packing.starts_thread(now);
         }
     }
 
