@@ -84,6 +84,11 @@ impl<T> Default for Changes<T> {
 }
 
 impl<T> Changes<T> {
+    /// Returns true if there is no change that is not finished.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Adds a change. It begins when [`begin_next`](Self::begin_next) returns it.
     ///
     /// # Panics

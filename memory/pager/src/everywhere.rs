@@ -3,14 +3,17 @@
 //! [opens](Region::open) and [closes](Region::close) parts of the programs' view, so that other
 //! mappings of this process can lie between them. There is no alias: the user reads and writes the
 //! file.
+//!
+//! Such a region may be *unwatched* at first: threads use its pages as they use other memory, at
+//! the kernel's speed, and no fault is reported. [`Region::watch`] ends that.
 
 use std::ops::Range;
 
-use rustix::fs::ftruncate;
+use rustix::fs::{SeekFrom, ftruncate, seek};
 use rustix::io::Errno;
 use rustix::mm::MprotectFlags;
 
-use crate::access::{Place, Stops};
+use crate::access::{Access, Place, Stops};
 use crate::error::PagerError;
 use crate::ranges::Ranges;
 use crate::region::Region;
@@ -30,6 +33,87 @@ impl Region {
         Ok(region)
     }
 
+    /// The same, but threads stop at no page until [`watch`](Self::watch).
+    pub fn unwatched(stops: Stops) -> Result<Self, PagerError> {
+        let mut region = Self::everywhere(stops)?;
+        region.is_watched = false;
+        Ok(region)
+    }
+
+    /// Returns true if threads stop at pages.
+    pub fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    /// From now on threads stop at pages that they may not access. They may write all pages that
+    /// the memory has, which are returned, and access no others. `except`: pages that show other
+    /// mappings. Threads may run meanwhile.
+    pub fn watch(&mut self, except: &[Range<u64>]) -> Result<Vec<Range<u64>>, PagerError> {
+        if self.is_watched {
+            return Ok(Vec::new());
+        }
+        for view in self.opened_without(except).iter() {
+            self.register(view.start as usize..view.end as usize)?;
+        }
+        self.is_watched = true;
+        // After the registration no page is added but by this region: none is missed.
+        let held = self.held()?;
+        for pages in &held {
+            self.pages.change(pages.clone(), |page| {
+                (page.access, page.is_there) = (Access::Write, true);
+            });
+        }
+        Ok(held)
+    }
+
+    /// Ends [`watch`](Self::watch): threads use all pages, and stopped threads resume. The memory
+    /// must have the current content of all pages. Faults that were not read may still be
+    /// reported.
+    pub fn unwatch(&mut self, except: &[Range<u64>]) -> Result<(), PagerError> {
+        let system = |why| PagerError::System { doing: "end the watch of memory", why };
+        for view in self.opened_without(except).iter() {
+            let view = view.start as usize..view.end as usize;
+            self.userfault.unregister(view).map_err(system)?;
+        }
+        self.pages.forget(0..self.count);
+        self.is_watched = false;
+        Ok(())
+    }
+
+    /// Returns the mapped addresses, without those of these pages.
+    fn opened_without(&self, except: &[Range<u64>]) -> Ranges {
+        let mut views = Ranges::default();
+        let opened = self.opened.as_ref().expect("a region that is everywhere");
+        opened.iter().for_each(|range| views.insert(range));
+        for pages in except {
+            let view = self.view(pages.clone());
+            views.remove(view.start as u64..view.end as u64);
+        }
+        views
+    }
+
+    /// Returns the pages that the memory has, in order.
+    pub fn held(&self) -> Result<Vec<Range<u64>>, PagerError> {
+        let bytes = self.place.page_bytes as u64;
+        let (mut held, mut at) = (Vec::new(), 0);
+        loop {
+            let ends = seek(&self.memory, SeekFrom::Data(at)).and_then(|start| {
+                seek(&self.memory, SeekFrom::Hole(start)).map(|end| (start, end))
+            });
+            match ends {
+                Ok((start, end)) => {
+                    held.push(start / bytes..end.div_ceil(bytes));
+                    at = end;
+                }
+                // There is nothing beyond.
+                Err(Errno::NXIO) => return Ok(held),
+                Err(why) => {
+                    return Err(PagerError::System { doing: "look for pages of memory", why });
+                }
+            }
+        }
+    }
+
     /// Maps the unmapped ones of these pages, without access.
     ///
     /// # Errors
@@ -47,7 +131,11 @@ impl Region {
             if mapped.is_ok() {
                 done.push(range.clone());
             }
-            if let Err(error) = mapped.and_then(|()| self.register(range)) {
+            let registered = mapped.and_then(|()| match self.is_watched {
+                true => self.register(range),
+                false => Ok(()),
+            });
+            if let Err(error) = registered {
                 done.into_iter().for_each(|range| self.unmap_view(range));
                 return Err(error);
             }

@@ -40,6 +40,8 @@ pub struct Region {
     mapped: usize,
     /// Of a region that is everywhere, and has no alias: the addresses that are mapped.
     pub(crate) opened: Option<Ranges>,
+    /// Threads stop at pages. If not, they use all pages as they use other memory.
+    pub(crate) is_watched: bool,
     stopped: Vec<Stopped>,
 }
 
@@ -55,8 +57,9 @@ impl Region {
         let userfault = Userfault::new(stops)?;
         let memory = memfd_create("nagaya-pages", MemfdFlags::CLOEXEC)
             .map_err(|why| PagerError::System { doing: "make shared memory", why })?;
-        let (pages, stopped) = Default::default();
-        Ok(Self { userfault, memory, place, count: 0, pages, mapped: 0, opened: None, stopped })
+        let (count, mapped, pages, opened, stopped) = Default::default();
+        let is_watched = true;
+        Ok(Self { userfault, memory, place, count, pages, mapped, opened, is_watched, stopped })
     }
 
     /// Adds zero pages without access. Returns the number of the first new page.
@@ -130,6 +133,9 @@ impl Region {
             madvise(start, view.len(), Advice::LinuxDontFork)
                 .map_err(system("keep shared memory from children"))?;
         }
+        if !self.is_watched {
+            return Ok(());
+        }
         self.userfault.register(view).map_err(system("register shared memory with userfaultfd"))
     }
 
@@ -186,9 +192,9 @@ impl Region {
     }
 
     /// Returns true if the memory has the page, because it was written or threads may access it.
-    /// All other pages hold zeros.
+    /// All other pages hold zeros. True for all pages that are not watched.
     pub fn has(&self, page: u64) -> bool {
-        self.pages.get(page).is_there
+        !self.is_watched || self.pages.get(page).is_there
     }
 
     /// Returns true if pages can be mapped read-only. If not (Linux before 6.4),

@@ -98,6 +98,13 @@ impl Userfault {
         unsafe { self.call::<UFFDIO_REGISTER, _>(&mut argument) }
     }
 
+    /// Ends the registration of a range, and all write protection there; resumes threads.
+    pub fn unregister(&self, at: Range<usize>) -> Result<(), Errno> {
+        let mut argument = range(at);
+        // SAFETY: threads then use the range as other memory.
+        unsafe { self.call::<UFFDIO_UNREGISTER, _>(&mut argument) }
+    }
+
     /// Maps pages that the memory has, and resumes threads. Returns the number of mapped bytes, or
     /// an error if it is 0.
     pub fn map(&self, at: Range<usize>, writable: bool) -> Result<usize, Errno> {

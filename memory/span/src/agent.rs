@@ -12,6 +12,7 @@ mod end;
 mod fork_queue;
 mod forks;
 mod load;
+mod local;
 mod map_requests;
 mod mapping;
 mod messages;

@@ -203,7 +203,9 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
     if everybody.nodes.is_empty() {
         return Err("there are no nodes".into());
     }
-    let mut region = Region::everywhere(Stops::All).map_err(|why| why.to_string())?;
+    // The origin's memory becomes common when the first thread goes to another node.
+    let new = if order.node == 0 { Region::unwatched } else { Region::everywhere };
+    let mut region = new(Stops::All).map_err(|why| why.to_string())?;
     let (early, ahead) = match &mut mesh {
         Some(mesh) => meet(mesh, &order, &ready, &everybody.nodes)?,
         None => Default::default(),

@@ -62,7 +62,7 @@ const ASKS: u32 = 3;
 const QUIET_NS: u64 = 2 * SHORT_LOOK_NS;
 const QUIET_MAX_NS: u64 = 250_000_000;
 /// Cost that ends a trial: at least so many ns, or this part of the time since the last one.
-const LOSS_MIN_NS: f64 = 8e6;
+const LOSS_MIN_NS: f64 = 20e6;
 const LOSS_PART: f64 = 0.01;
 /// The first pause, and the longest, in ns.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -70,8 +70,10 @@ const PAUSE_MAX_NS: u64 = 32_000_000_000;
 /// A trial takes this part of the pause before it, but at least so long, in ns.
 const TRIAL_PART: u64 = 32;
 const TRIAL_MIN_NS: u64 = 2 * LOOK_NS;
-/// Minimum ratio by which a trial, or the state before packing, must be better.
+/// Minimum ratio by which the state before packing must be better.
 const BETTER: f64 = 1.05;
+/// The same for a trial: running time on several nodes is worth less, since caches are cold.
+const WORTH: f64 = 1.15;
 /// Cost of a fault to a thread besides the wait, in ns. It is not work of the program.
 const STOP_NS: u64 = 3_000;
 
@@ -220,6 +222,11 @@ impl Packing {
     /// Returns the number of nodes in use, which are the first ones.
     pub fn nodes(&self) -> usize {
         self.nodes
+    }
+
+    /// Returns true in a trial of more nodes.
+    pub fn is_trying(&self) -> bool {
+        matches!(self.doing, Doing::Trying { .. })
     }
 
     /// When the next look is due, if at all.
@@ -417,7 +424,7 @@ impl Packing {
 
     fn tried(&mut self, now: u64, nodes: usize, before: f64, rates: Rates) -> Option<Change> {
         self.doing = WATCHING;
-        if rates.running > BETTER * before {
+        if rates.running > WORTH * before {
             return None;
         }
         self.packs(now);

@@ -82,6 +82,21 @@ impl Node {
         self.pages.next_touched(pages)
     }
 
+    /// Returns the first of these pages that other nodes own or have copies of, or that is
+    /// requested here, or the end of the range. Pages without an entry are not looked at:
+    /// [`owns_unused`](Self::owns_unused) tells of those.
+    pub fn next_shared(&self, pages: Range<Page>) -> Page {
+        let is_alone = |entry: Entry| {
+            entry.state == State::ReadWrite && entry.next.is_none() && entry.readers.is_empty()
+        };
+        self.first_not(pages, is_alone)
+    }
+
+    /// Returns true if this node owns all pages that no task has used.
+    pub fn owns_unused(&self) -> bool {
+        self.pages.owns_unused()
+    }
+
     /// Returns true if the bytes here are the current contents of the page.
     pub fn can_be_read(&self, page: Page) -> bool {
         self.state(page).is_some_and(State::has_bytes)

@@ -150,6 +150,11 @@ impl Table {
         page
     }
 
+    /// Returns true if all pages without an entry are this node's, and no other node has copies.
+    pub fn owns_unused(&self) -> bool {
+        self.allocations.iter().all(|(_, first)| first.owner == first.me && !first.everywhere)
+    }
+
     /// Returns the entries of all used pages.
     pub fn used(&mut self) -> impl Iterator<Item = (Page, &mut Entry)> {
         self.entries.iter_mut()

@@ -13,6 +13,8 @@ use pager::{Access, Fault, PagerError, Region};
 use super::state::Agent;
 use crate::request::Request;
 
+/// Threads whose calls are looked at before each sleep.
+const FEW: u32 = 16;
 /// Bits of [`Server::awake`]: the doorbell, and the socket of orders.
 const DOORBELL: u32 = 1;
 const ORDERS: u32 = 2;
@@ -37,6 +39,13 @@ impl Driver for Agent {
     }
 
     fn faulted(&mut self, fault: &Fault) {
+        if !self.engine.memory.is_watched() {
+            // The memory has become local since.
+            if let Err(error) = self.engine.memory.wake_all(fault.page..fault.page + 1) {
+                self.failed(&error);
+            }
+            return;
+        }
         self.waits.stops_at(fault.page, self.now());
         self.count_fault(fault);
         if self.pages.closed.contains(fault.page) || self.send_to_origin(fault) {
@@ -71,6 +80,7 @@ impl Driver for Agent {
         found |= self.look_at_leases(now);
         found |= self.tend_counts(now);
         found |= self.tend_packing(now);
+        found |= self.tend_return(now);
         self.acknowledge_quiet();
         if control::is_closed() {
             let line = format!(
@@ -109,7 +119,9 @@ impl Server for Agent {
 
     /// Returns true if no thread needs the processor. Waking a sleeper takes as long as a message.
     fn may_poll(&self) -> bool {
-        self.waits.count() >= self.threads as usize || self.processors > self.threads
+        self.waits.count() >= self.threads as usize
+            || self.processors > self.threads
+            || self.threads <= FEW && self.runnable().next().is_none()
     }
 
     fn pause(&self) {
@@ -127,7 +139,8 @@ impl Server for Agent {
 
     fn deadline(&self) -> Option<Instant> {
         let held = self.pages.residency.next_expiry();
-        let next = [held, self.counts.next, self.packs_next()].into_iter().flatten().min();
+        let all = [held, self.counts.next, self.packs_next(), self.returns_next()];
+        let next = all.into_iter().flatten().min();
         next.map(|next| self.engine.instant(next))
     }
 

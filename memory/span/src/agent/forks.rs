@@ -30,10 +30,16 @@ const TOGETHER: usize = 64;
 /// On every node.
 impl Agent {
     /// Returns the pages that were ever used, as far as this node knows, and perhaps others.
-    fn touched(&self) -> Vec<Range<Page>> {
+    fn touched(&mut self) -> Vec<Range<Page>> {
         let all = self.engine.memory.pages();
         let mut used = Ranges::default();
         self.engine.memory.known().for_each(|pages| used.insert(pages));
+        if !self.engine.memory.is_watched() {
+            match self.engine.memory.held() {
+                Ok(held) => held.into_iter().for_each(|pages| used.insert(pages)),
+                Err(error) => self.end(1, &error.to_string()),
+            }
+        }
         let mut page = self.pages.node.next_touched(0..all);
         while page < all {
             let first = page;

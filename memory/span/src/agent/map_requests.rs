@@ -74,7 +74,10 @@ impl Agent {
         match plan {
             Plan::Answer(answer) => self.answer(thread, answer),
             Plan::Change(effect, range, answer) => {
-                let node = self.origin().nodes[thread as usize].unwrap_or(0);
+                let node = match self.tries_nodes() {
+                    true => 0,
+                    false => self.origin().nodes[thread as usize].unwrap_or(0),
+                };
                 let pages = self.pages_of(&range);
                 self.change(effect, pages, node, Some((thread, answer)));
             }

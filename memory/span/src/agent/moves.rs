@@ -137,6 +137,9 @@ impl Agent {
     pub(super) fn resume_on(&mut self, thread: u32, node: NodeId) {
         let slot = self.table.slot(thread);
         self.note_move(thread);
+        if node > 0 {
+            self.share_memory();
+        }
         let origin = self.origin();
         let before = origin.nodes[thread as usize].replace(node).expect("it is somewhere");
         origin.rooms[before as usize].threads -= 1;

@@ -90,6 +90,9 @@ impl Agent {
         let wanted = if has_shared_stack { 0 } else { self.place_for(thread) };
         self.note_start();
         let free = self.free_slot();
+        if wanted > 0 {
+            self.share_memory();
+        }
         let origin = self.origin();
         let answer = match free {
             Some(free) => {
@@ -275,6 +278,9 @@ impl Agent {
     /// limits, counts and texts to the other nodes.
     pub fn begin(&mut self, parts: &[Part], texts: &[Text], memory: Option<u64>) {
         self.pages.residency.limit_bytes = memory;
+        if memory.is_some() {
+            self.share_memory();
+        }
         self.want_counts();
         self.watch_waits();
         for node in 1..self.names.len() as NodeId {

@@ -49,6 +49,12 @@ impl Agent {
         }
     }
 
+    /// At the origin: returns true while threads are on several nodes as a trial. Memory that they
+    /// free then stays the origin's, so that it can become local again.
+    pub(super) fn tries_nodes(&self) -> bool {
+        self.packing.as_ref().is_some_and(|packer| !packer.is_off && packer.packing.is_trying())
+    }
+
     fn packer(&mut self) -> Option<&mut Packer> {
         self.packing.as_mut().filter(|packer| !packer.is_off)
     }
@@ -151,6 +157,9 @@ impl Agent {
                 packer.placed.push(Placed::new(now, &change));
             }
             self.changes_nodes(&change);
+            if change.nodes == 1 {
+                self.return_memory();
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use pager::Region;
 
 use super::callers::Callers;
 use super::counts::Counts;
+use super::local::Return;
 use super::orders::Orders;
 use super::origin::Origin;
 use super::packer::Packer;
@@ -72,6 +73,8 @@ pub struct Agent {
     /// At the origin, with `--place auto`: the state of packing.
     pub(super) packing: Option<Packer>,
     pub(super) callers: Callers,
+    /// At the origin: the memory shall become local again.
+    pub(super) returning: Option<Return>,
     /// The origin wants reports of long waits.
     pub(super) reports_waits: bool,
     pub(super) texts: Texts,
@@ -111,6 +114,7 @@ impl Agent {
             processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
             waits: Waits::new(),
             packing: None,
+            returning: None,
             callers: Callers::default(),
             reports_waits: false,
             texts: Texts::default(),
