@@ -158,6 +158,11 @@ fn wait(here: &Here, slot: &Slot, until: &Until) -> i64 {
             why = if restarts { RESTART } else { -i64::from(libc::EINTR) };
             break;
         }
+        // It waits on at the other node. A relative time would begin again.
+        if slot.has(Slot::MOVE) && until.can_restart {
+            why = RESTART;
+            break;
+        }
         let left = until.left();
         if left.is_some_and(|left| left.tv_sec < 0) {
             why = -i64::from(libc::ETIMEDOUT);
@@ -177,6 +182,8 @@ fn wait(here: &Here, slot: &Slot, until: &Until) -> i64 {
 struct Until {
     clock: libc::clockid_t,
     time: Option<libc::timespec>,
+    /// The call may be made again with the same arguments.
+    can_restart: bool,
 }
 
 impl Until {
@@ -185,13 +192,13 @@ impl Until {
     unsafe fn of(time: u64, is_absolute: bool, is_real: bool) -> Self {
         let clock = if is_real { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
         if time == 0 {
-            return Self { clock, time: None };
+            return Self { clock, time: None, can_restart: true };
         }
         // SAFETY: this function requires the address of a time.
         let time = unsafe { (time as *const libc::timespec).read_unaligned() };
         let time =
             if is_absolute { time } else { clock_offsets::sum(time, clock_offsets::now(clock)) };
-        Self { clock, time: Some(time) }
+        Self { clock, time: Some(time), can_restart: is_absolute }
     }
 
     /// Returns the remaining time; negative when it is over.

@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 /// Between two looks, in ns.
 pub const LOOK_NS: u64 = 50_000_000;
 /// The same while threads that wait for processors are counted, and in a trial.
-const SHORT_LOOK_NS: u64 = 10_000_000;
+const SHORT_LOOK_NS: u64 = 5_000_000;
 /// A look after a longer time is the first of others.
 const LOOK_MAX_NS: u64 = 8 * LOOK_NS;
 /// Time that would have been gained, by which packing is decided.
@@ -57,7 +57,7 @@ const PROOF: u32 = 4;
 /// Threads that can run wait for processors if they do so for this part of the time, together.
 const CROWD: f64 = 0.3;
 /// Looks by which that is decided.
-const ASKS: u32 = 3;
+const ASKS: u32 = 2;
 /// The first and the longest time until the next of these decisions, in ns.
 const QUIET_NS: u64 = 2 * SHORT_LOOK_NS;
 const QUIET_MAX_NS: u64 = 250_000_000;
@@ -427,6 +427,13 @@ impl Packing {
         if rates.running > WORTH * before {
             return None;
         }
+        // Not all nodes, but perhaps more than before.
+        let fewer = self.best(rates).filter(|it| it.0 > nodes && it.1 > WORTH * before);
+        if let Some((nodes, expected)) = fewer {
+            self.doing = Doing::Proving { before, sum: Sum::default(), looks: 0 };
+            self.packs(now);
+            return Some(Change { nodes, why: Why::Expected(expected), rates });
+        }
         self.packs(now);
         if nodes == 1 {
             self.next = Some(self.rest);
@@ -510,7 +517,7 @@ mod tests {
         at: impl Fn(u64) -> Phase,
         mut noise: impl FnMut() -> f64,
     ) -> Run {
-        const STEP: u64 = 10_000_000;
+        const STEP: u64 = 5_000_000;
         let mut packing = Packing::new(processors.to_vec());
         let mut spent = vec![Spent::default(); processors.len()];
         let mut run = Run::default();
@@ -555,48 +562,72 @@ mod tests {
         1.0
     }
 
+    /// The threads that start on the origin go to all nodes soon.
     #[test]
-    fn threads_without_sharing_stay_and_cost_nothing() {
+    fn threads_without_sharing_are_spread_once_and_cost_nothing_then() {
         let it = run(&[1, 1], 100, |_| ALONE, quiet);
-        assert_eq!((it.nodes(), it.looks), (vec![], 0));
-        // It waits a little, which causes no move.
-        let some = Phase { waits: 0.08, ..ALONE };
-        assert_eq!(run(&[2, 2], 100, |_| some, quiet).nodes(), []);
+        assert_eq!(it.nodes(), [2], "{it:?}");
+        assert!(it.changes[0].0 < 60_000_000 && it.looks < 100, "{it:?}");
+        // It waits a little, which causes no move. On two nodes it has 3.7 processors, on one 2.
+        let some = Phase { threads: 4.0, waits: 0.08, ..ALONE };
+        assert_eq!(run(&[2, 2], 100, |_| some, quiet).nodes(), [2]);
         // On two nodes it has 1.6 processors, on one 1.
         let some = Phase { waits: 0.25, ..ALONE };
-        assert_eq!(run(&[1, 1], 100, |_| some, quiet).nodes(), []);
+        assert_eq!(run(&[1, 1], 100, |_| some, quiet).nodes(), [2]);
+        // The origin is enough.
+        assert_eq!(run(&[2, 2], 100, |_| ALONE, quiet).nodes(), []);
     }
 
     #[test]
-    fn contending_threads_are_packed_soon_and_spread_ever_less_often() {
+    fn contending_threads_go_back_at_once_and_are_tried_ever_less_often() {
         let it = run(&[1, 1], 100, |_| FIGHT, quiet);
-        let (first, change) = it.changes[0];
-        assert_eq!(change.nodes, 1);
-        assert!(matches!(change.why, Why::Expected(processors) if processors > 0.99), "{change:?}");
-        assert!(first <= 400_000_000, "{first}");
+        assert_eq!(it.nodes()[..2], [2, 1], "{it:?}");
+        assert!(it.changes[1].0 - it.changes[0].0 <= 50_000_000, "{it:?}");
         let tries = it.changes.iter().filter(|(_, change)| change.why == Why::Trial).count();
-        assert!((3..=6).contains(&tries), "{it:?}");
+        assert!((5..=8).contains(&tries), "{it:?}");
         let failed = it.changes.iter().filter(|(_, it)| matches!(it.why, Why::Failed(_))).count();
         assert_eq!(failed, tries);
         assert_eq!(it.changes.last().map(|(_, change)| change.nodes), Some(1));
-        // All of it costs little, and far less than staying.
-        assert!(it.work > 0.97 * it.packed && it.work > 2.0 * it.spread, "{it:?}");
+        // All of it costs little, and far less than staying; in a second, too.
+        assert!(it.work > 0.985 * it.packed && it.work > 2.0 * it.spread, "{it:?}");
+        let it = run(&[1, 1], 1, |_| FIGHT, quiet);
+        assert!(it.work > 0.97 * it.packed, "{it:?}");
     }
 
     #[test]
-    fn idle_nodes_are_left_alone() {
-        assert_eq!(run(&[1, 1], 100, |_| IDLE, quiet).looks, 0);
-        // Packed, then idle: one sample for each pause.
+    fn idle_programs_cost_a_few_looks_a_second() {
+        let it = run(&[1, 1], 100, |_| IDLE, quiet);
+        assert!(it.nodes().is_empty() && it.looks < 500, "{it:?}");
+        // Packed, then idle.
         let it = run(&[1, 1], 100, |now| if now < 1_000_000_000 { FIGHT } else { IDLE }, quiet);
-        assert_eq!(it.nodes(), [1]);
-        assert!(it.looks < 70, "{}", it.looks);
-        // Idle just after packing: no thread lacks a processor.
-        let it = run(&[1, 1], 100, |now| if now < 250_000_000 { FIGHT } else { IDLE }, quiet);
-        assert_eq!(it.nodes(), [1]);
-        // It fought too short to be packed: looks end.
-        let it = run(&[1, 1], 100, |now| if now < 100_000_000 { FIGHT } else { IDLE }, quiet);
+        assert_eq!(it.nodes(), [2, 1]);
+        assert!(it.looks < 500, "{}", it.looks);
+        // It waits for processors too short to be spread.
+        let it = run(&[1, 1], 100, |now| if now < 10_000_000 { FIGHT } else { IDLE }, quiet);
         assert_eq!(it.nodes(), []);
-        assert!(it.looks < 20, "{}", it.looks);
+    }
+
+    #[test]
+    fn a_new_thread_is_noticed_soon() {
+        let mut packing = Packing::new(vec![1, 1]);
+        let mut spent = vec![Spent::default(); 2];
+        let mut looks = 0;
+        let mut at = |packing: &mut Packing, now: u64| {
+            if packing.next().is_some_and(|next| next <= now) {
+                spent.iter_mut().for_each(|node| node.at = now);
+                looks += 1;
+                packing.look(now, &spent);
+            }
+            looks
+        };
+        for now in (0..10_000_000_000u64).step_by(1_000_000) {
+            at(&mut packing, now);
+        }
+        let now = 10_000_000_000;
+        let before = at(&mut packing, now);
+        packing.starts_thread(now);
+        assert!(packing.next().is_some_and(|next| next <= now + SHORT_LOOK_NS));
+        assert_eq!(at(&mut packing, now + SHORT_LOOK_NS), before + 1);
     }
 
     #[test]
@@ -610,7 +641,7 @@ mod tests {
         // A program with one thread needs no more nodes.
         let one = Phase { threads: 1.0, ..ALONE };
         let it = run(&[1, 1], 30, |now| if now < 1_000_000_000 { FIGHT } else { one }, quiet);
-        assert_eq!(it.nodes(), [1]);
+        assert_eq!(it.nodes(), [2, 1]);
     }
 
     #[test]
@@ -619,7 +650,7 @@ mod tests {
         let it = run(&[1, 1], 60, |_| Phase { waits: 0.25, free: 0.4, ..ALONE }, quiet);
         assert!(it.changes.iter().any(|(_, change)| matches!(change.why, Why::Disproved(_))));
         assert_eq!(it.nodes().last(), Some(&2));
-        assert!(it.changes.len() <= 12, "{it:?}");
+        assert!(it.changes.len() <= 14, "{it:?}");
         assert!(it.work > 0.95 * it.spread, "{it:?}");
     }
 
@@ -628,7 +659,7 @@ mod tests {
     fn a_thread_that_waits_for_processors_half_the_time_goes_back() {
         let phase = Phase { threads: 1.4757, waits: 0.195, free: 0.3213 };
         let it = run(&[2, 1], 120, |_| phase, quiet);
-        assert_eq!(it.nodes()[..2], [1, 2], "{it:?}");
+        assert_eq!(it.nodes()[..3], [2, 1, 2], "{it:?}");
         assert!(it.work > 0.9 * it.spread, "{it:?}");
     }
 
@@ -637,20 +668,17 @@ mod tests {
         // 16 threads on 4 nodes with 4 processors run on 4.6; on two they would on 5.8; on one 4.
         let phase = Phase { threads: 16.0, waits: 2.5, free: 1.0 };
         let it = run(&[4, 4, 4, 4], 1, |_| phase, quiet);
-        assert_eq!(it.nodes(), [2]);
+        assert_eq!(it.nodes(), [4, 2]);
         // The origin has few processors.
         let it = run(&[1, 4, 4], 1, |_| Phase { threads: 8.0, waits: 4.0, free: 1.0 }, quiet);
-        assert_eq!(it.nodes(), [2]);
+        assert_eq!(it.nodes(), [3, 2]);
     }
 
     #[test]
-    fn a_short_fight_packs_nobody() {
+    fn short_fights_cost_little() {
         let is_short = |now: u64| now % 1_000_000_000 < 50_000_000;
         let it = run(&[1, 1], 30, |now| if is_short(now) { FIGHT } else { ALONE }, quiet);
-        assert_eq!(it.nodes(), []);
-        let is_short = |now: u64| now % 200_000_000 < 60_000_000;
-        let it = run(&[1, 1], 30, |now| if is_short(now) { FIGHT } else { ALONE }, quiet);
-        assert_eq!(it.nodes(), []);
+        assert!(it.work > 0.9 * it.spread, "{it:?}");
     }
 
     fn phases() -> impl Strategy<Value = Phase> {

@@ -133,7 +133,7 @@ impl Slot {
     /// Of the flags: the slot holds a signal.
     pub const SIGNAL: u32 = 1;
     /// Of the flags: the thread is to move to `destination`.
-    const MOVE: u32 = 2;
+    pub const MOVE: u32 = 2;
 
     /// Allocates the block of slots that begins with index `first`, and their areas.
     pub fn allocate_block(first: u32, entries: Entries) -> std::io::Result<Box<[Self]>> {

@@ -16,11 +16,12 @@ use crate::signal::Signal;
 use crate::slot::Slot;
 
 impl Agent {
-    /// Makes a thread of this node move: after its present call or, if it is in none, at once.
+    /// Makes a thread of this node move: after its present call or, if it is in none or waits in
+    /// a futex queue, at once.
     pub(super) fn move_own_thread(&mut self, thread: u32, node: NodeId) {
         let slot = self.table.slot(thread);
         slot.set_destination(node);
-        if slot.in_call.load(Ordering::SeqCst) == 0 {
+        if slot.in_call.load(Ordering::SeqCst) == 0 || self.waits.queued.contains(&thread) {
             slot.interrupt();
         }
     }
