@@ -60,10 +60,10 @@ pub struct Options {
     nagaya: Option<String>,
     /// Placement of threads: auto, spread, pack or load
     ///
-    /// spread: a new thread starts on the node with the fewest threads for each processor. auto:
-    /// as spread, but threads that slow each other down are packed on fewer nodes. pack: a node is
-    /// filled before the next one is used. load: by the number of runnable threads; running
-    /// threads move, too.
+    /// auto: threads start on the first node, go to the others if they wait for processors, and
+    /// return if that does not pay. spread: a new thread starts on the node with the fewest threads
+    /// for each processor. pack: a node is filled before the next one is used. load: by the number
+    /// of runnable threads; running threads move, too.
     #[arg(long, value_name = "auto|spread|pack|load", default_value = "auto",
           help_heading = THREADS)]
     place: Policy,

@@ -186,7 +186,11 @@ fn placed_lines(text: &mut String, report: &Report) {
                 "at {seconds:.3} s threads went back to {nodes}: they ran on {running:.2} \
                  processors, before on {before:.2}"
             ),
-            Why::Trial => line!(text, "at {seconds:.3} s {nodes} were tried again"),
+            Why::Trial => line!(
+                text,
+                "at {seconds:.3} s {nodes} were tried: threads waited for processors, and ran on \
+                 {running:.2}"
+            ),
             Why::Failed(before) => line!(
                 text,
                 "at {seconds:.3} s threads were packed on {nodes} again: they ran on {running:.2} \
@@ -348,12 +352,13 @@ fn code(report: &Report, access: &Access, symbols: &mut Symbols) -> String {
 }
 
 fn estimate_lines(text: &mut String, report: &Report) {
-    if let Some(Placed { nodes, .. }) = report.placed.first() {
+    let is_packed = |placed: &&Placed| (placed.nodes as usize) < report.nodes.len();
+    if let Some(Placed { nodes, .. }) = report.placed.last().filter(is_packed) {
         // The counters of different places.
         line!(
             text,
-            "would this program scale? no: threads were packed on {}, since they waited for other \
-             nodes; with --place spread there is an estimate",
+            "would this program scale? no: threads were packed on {}, since they ran no faster on \
+             more; with --place spread there is an estimate",
             many(*nodes as usize, "node")
         );
         return;

@@ -10,8 +10,8 @@ use crate::balance::THREAD;
 /// The placement policy of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Policy {
-    /// As [`Spread`](Self::Spread), but threads that get in each other's way there go to fewer
-    /// nodes, and are tried on all again later.
+    /// All on the first node at first. If they wait for processors, as [`Spread`](Self::Spread);
+    /// threads that get in each other's way there return.
     Auto,
     /// On as few nodes as have processors for them.
     Pack,
