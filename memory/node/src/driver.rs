@@ -17,6 +17,9 @@ use crate::memory::Memory;
 
 /// Maximum number of messages that one turn handles before it checks requests and faults.
 const MESSAGES_PER_TURN: usize = 64;
+/// Maximum number of turns in a row without a look at faults and timers, while no thread can fault.
+/// They are a third of a spin's turn.
+const GLANCES_MAX: u32 = 8;
 /// Maximum number of wake-up descriptors of a user.
 const WAKERS_MAX: usize = u32::BITS as usize;
 
@@ -32,6 +35,8 @@ pub struct Engine<M> {
     faults: Vec<Fault>,
     /// True if the last sleep ended by its time limit.
     slept_out: Cell<bool>,
+    /// Number of turns in a row that looked for messages and requests only.
+    glances: u32,
 }
 
 /// Counts of messages sent to other nodes.
@@ -49,7 +54,7 @@ impl<M: Memory> Engine<M> {
     /// Creates an engine whose clock starts now.
     pub fn new(memory: M, mesh: Option<Mesh>) -> Self {
         let (traffic, faults, slept_out) = (Traffic::default(), Vec::new(), Cell::new(false));
-        Self { memory, mesh, traffic, started: clock::now(), faults, slept_out }
+        Self { memory, mesh, traffic, started: clock::now(), faults, slept_out, glances: 0 }
     }
 
     /// Returns the nanoseconds since the engine started.
@@ -160,6 +165,12 @@ pub trait Driver {
         false
     }
 
+    /// Returns true if a thread may fault at any time. Otherwise most turns of a spin look for
+    /// messages and requests only.
+    fn expects_faults(&self) -> bool {
+        true
+    }
+
     /// Returns the nanoseconds since the engine started.
     fn now(&self) -> u64 {
         self.engine().now()
@@ -188,6 +199,12 @@ pub trait Driver {
             }
         }
         found |= self.take_requests();
+        let glances = self.engine().glances;
+        if !found && glances < GLANCES_MAX && !self.expects_faults() {
+            self.engine_mut().glances = glances + 1;
+            return false;
+        }
+        self.engine_mut().glances = 0;
         found |= self.take_faults();
         found |= self.tend();
         let beat = self.engine_mut().mesh.as_mut().and_then(|mesh| mesh.beat(clock::now()));
@@ -226,6 +243,12 @@ pub trait Server: Driver {
     /// Pauses between two polls, besides the pause of the wait policy.
     fn pause(&self) {}
 
+    /// Runs after a turn that handled an event. Returns true if nothing is left to do but wait: if
+    /// the engine must not poll, it then sleeps without another turn.
+    fn is_settled(&mut self) -> bool {
+        false
+    }
+
     /// Returns the descriptors that wake the engine, besides those of the memory and the network.
     fn wakers(&self) -> Vec<BorrowedFd<'_>>;
 
@@ -247,9 +270,16 @@ pub trait Server: Driver {
         while !self.is_over() {
             if self.turn() {
                 wait_policy.found();
+                // Threads that have just been resumed may need this processor: a further turn would
+                // delay them.
+                if !self.is_settled() || self.may_poll() {
+                    continue;
+                }
             } else if wait_policy.looks_again(self.may_poll()) {
                 self.pause();
-            } else if self.announce_sleep() {
+                continue;
+            }
+            if self.announce_sleep() {
                 let ready = match self.engine_mut().arm() {
                     Ok(true) => self.sleep(),
                     Ok(false) => 0,

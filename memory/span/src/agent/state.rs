@@ -74,6 +74,8 @@ pub struct Agent {
     pub(super) callers: Callers,
     /// The origin wants reports of long waits.
     pub(super) reports_waits: bool,
+    /// At the origin: a shadow has got a call in this turn.
+    pub(super) has_posted: bool,
     pub(super) texts: Texts,
     /// Pages of shared mappings, which the origin's kernel holds.
     pub(super) shared: Ranges,
@@ -113,6 +115,7 @@ impl Agent {
             packing: None,
             callers: Callers::default(),
             reports_waits: false,
+            has_posted: false,
             texts: Texts::default(),
             shared: Ranges::default(),
             beyond: Ranges::default(),
