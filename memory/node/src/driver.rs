@@ -266,7 +266,7 @@ pub trait Server: Driver {
 
     /// Runs the event loop until [`is_over`](Self::is_over) returns true.
     fn serve(&mut self) {
-        let mut wait_policy = WaitPolicy::default();
+        let mut wait_policy = WaitPolicy::for_nodes();
         while !self.is_over() {
             if self.turn() {
                 wait_policy.found();
