@@ -18,7 +18,7 @@ use crate::memory::Memory;
 /// Maximum number of messages that one turn handles before it checks requests and faults.
 const MESSAGES_PER_TURN: usize = 64;
 /// Maximum number of turns in a row without a look at faults and timers, while no thread can fault.
-/// They are a third of a spin's turn.
+/// Such a look takes longer than one at messages and requests.
 const GLANCES_MAX: u32 = 8;
 /// Maximum number of wake-up descriptors of a user.
 const WAKERS_MAX: usize = u32::BITS as usize;
@@ -35,7 +35,8 @@ pub struct Engine<M> {
     faults: Vec<Fault>,
     /// True if the last sleep ended by its time limit.
     slept_out: Cell<bool>,
-    /// Number of turns in a row that looked for messages and requests only.
+    /// Number of turns that looked for messages and requests only, since the last full one without
+    /// an event; or [`GLANCES_MAX`], if the next one must be full.
     glances: u32,
 }
 
@@ -187,6 +188,7 @@ pub trait Driver {
         }
         for _ in 0..MESSAGES_PER_TURN {
             if self.is_answered() {
+                self.engine_mut().glances = GLANCES_MAX;
                 return true;
             }
             let Some(message) = self.engine_mut().mesh.as_mut().and_then(Mesh::receive) else {
@@ -204,9 +206,10 @@ pub trait Driver {
             self.engine_mut().glances = glances + 1;
             return false;
         }
-        self.engine_mut().glances = 0;
         found |= self.take_faults();
         found |= self.tend();
+        // An event may leave work for the next turn.
+        self.engine_mut().glances = if found { GLANCES_MAX } else { 0 };
         let beat = self.engine_mut().mesh.as_mut().and_then(|mesh| mesh.beat(clock::now()));
         if let Some((node, time)) = beat {
             self.silent(node, time);
@@ -289,6 +292,8 @@ pub trait Server: Driver {
                     }
                 };
                 self.awake(ready);
+                // A waker has been read: what it announces may be in no message or request.
+                self.engine_mut().glances = GLANCES_MAX;
             }
         }
     }
@@ -298,5 +303,134 @@ pub trait Server: Driver {
         let network = self.engine().mesh.as_ref().and_then(Mesh::deadline);
         let until = self.deadline().into_iter().chain(network).min();
         self.engine().sleep(&self.wakers(), until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd as _, OwnedFd};
+
+    use pager::Access;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    /// Memory without pages.
+    struct Nothing(OwnedFd);
+
+    type Done = Result<(), PagerError>;
+    type Pages = std::ops::Range<coherence::message::Page>;
+
+    impl Memory for Nothing {
+        fn descriptor(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+        fn faults(&mut self, _: &mut Vec<Fault>) -> Done {
+            Ok(())
+        }
+        fn can_allow_read(&self) -> bool {
+            true
+        }
+        fn page_bytes(&self) -> usize {
+            4096
+        }
+        fn allow(&mut self, _: Pages, _: Access) -> Done {
+            Ok(())
+        }
+        fn bring(&mut self, _: Pages, _: Option<&[u8]>, _: Access) -> Done {
+            Ok(())
+        }
+        fn fill(&mut self, _: coherence::message::Page, _: Option<&[u8]>) -> Done {
+            Ok(())
+        }
+        fn protect(&mut self, _: Pages) -> Done {
+            Ok(())
+        }
+        fn forbid(&mut self, _: Pages) -> Done {
+            Ok(())
+        }
+        fn discard(&mut self, _: Pages) -> Done {
+            Ok(())
+        }
+        fn free(&mut self, _: Pages) -> Done {
+            Ok(())
+        }
+        fn retry(&mut self, _: coherence::message::Page) -> Done {
+            Ok(())
+        }
+        fn append(&self, _: Pages, _: &mut Vec<u8>) -> Done {
+            Ok(())
+        }
+    }
+
+    /// A server whose threads all wait. It ends when its waker says so.
+    struct Waiting {
+        engine: Engine<Nothing>,
+        waker: OwnedFd,
+        /// The waker has been read, and what it announces has been found.
+        announced: [bool; 2],
+    }
+
+    impl Driver for Waiting {
+        type Memory = Nothing;
+        fn engine(&self) -> &Engine<Nothing> {
+            &self.engine
+        }
+        fn engine_mut(&mut self) -> &mut Engine<Nothing> {
+            &mut self.engine
+        }
+        fn received(&mut self, _: Received) {}
+        fn node_lost(&mut self, _: NodeId, _: &str) {}
+        fn faulted(&mut self, _: &Fault) {}
+        fn take_requests(&mut self) -> bool {
+            false
+        }
+        fn tend(&mut self) -> bool {
+            self.announced[1] = self.announced[0];
+            false
+        }
+        fn failed(&mut self, error: &dyn std::fmt::Display) {
+            panic!("{error}");
+        }
+        fn expects_faults(&self) -> bool {
+            false
+        }
+    }
+
+    impl Server for Waiting {
+        fn is_over(&self) -> bool {
+            self.announced[1]
+        }
+        fn may_poll(&self) -> bool {
+            false
+        }
+        fn wakers(&self) -> Vec<BorrowedFd<'_>> {
+            vec![self.waker.as_fd()]
+        }
+        fn deadline(&self) -> Option<Instant> {
+            None
+        }
+        fn awake(&mut self, ready: u32) {
+            if ready != 0 {
+                rustix::io::read(&self.waker, &mut [0; 8]).expect("a ring");
+                self.announced[0] = true;
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_waker_announces_is_found_before_the_next_sleep() {
+        let new = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        let waker = new();
+        let ring = waker.try_clone().expect("a descriptor");
+        let engine = Engine::new(Nothing(new()), None);
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            Waiting { engine, waker, announced: [false; 2] }.serve();
+            let _ = ended.send(());
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        rustix::io::write(&ring, &1u64.to_ne_bytes()).expect("a counter");
+        end.recv_timeout(Duration::from_secs(20)).expect("it sleeps although it was woken");
     }
 }
