@@ -386,8 +386,9 @@ mod tests {
             false
         }
         fn tend(&mut self) -> bool {
-            self.announced[1] = self.announced[0];
-            false
+            let is_new = self.announced[0] && !self.announced[1];
+            self.announced[1] |= is_new;
+            is_new
         }
         fn failed(&mut self, error: &dyn std::fmt::Display) {
             panic!("{error}");
