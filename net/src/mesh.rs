@@ -365,6 +365,9 @@ impl Mesh {
     /// Calls the nodes whose pause is over. An address without a process fails at once, and a call
     /// without a pause would fail without end.
     fn call_missed(&mut self) {
+        if self.missed.is_empty() {
+            return;
+        }
         let now = clock::now();
         while self.missed.front().is_some_and(|(due, _)| *due <= now) {
             let (_, node) = self.missed.pop_front().expect("the first");

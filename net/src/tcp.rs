@@ -47,6 +47,10 @@ const EVENTS_MAX: usize = 64;
 const LISTENER: u64 = 1 << 63;
 /// While there is no connection, callers are accepted once in so many calls of `progress`.
 const POLL_INTERVAL: u32 = 64;
+/// Messages in a row from one connection after which it is read without asking the epoll
+/// descriptor, except once in so many calls of `progress`: others may send, too.
+const USUAL_MIN: u32 = 16;
+const EPOLL_INTERVAL: u32 = 8;
 /// Time limit for one of several addresses of a peer.
 const DIAL_MAX: Duration = Duration::from_secs(1);
 /// Time after which a socket accepts again that could not for lack of descriptors.
@@ -91,6 +95,12 @@ pub struct Tcp {
     plain: Box<[u8]>,
     /// Calls of `progress` until callers are accepted, while there is no connection.
     until_poll: u32,
+    /// The connection from which bytes came last, and how often in a row, up to [`USUAL_MIN`].
+    usual: Option<(DefaultKey, u32)>,
+    /// Looks at this connection only, until the epoll descriptor is asked.
+    until_epoll: u32,
+    /// The user may have slept on the epoll descriptor, and may have been woken by any socket.
+    is_armed: bool,
     refused: u64,
 }
 
@@ -127,6 +137,9 @@ impl Tcp {
             current: None,
             plain: vec![0; SEALED_BYTES_MAX].into(),
             until_poll: 0,
+            usual: None,
+            until_epoll: 0,
+            is_armed: false,
             refused: 0,
         })
     }
@@ -317,24 +330,51 @@ impl Tcp {
         }
     }
 
-    fn is_readable(&mut self, key: DefaultKey) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+    /// Reads from the connection from which the last messages have come, without asking the epoll
+    /// descriptor first: one system call less for each look, and for each message. Returns true if
+    /// it received something, or `None` if the epoll descriptor must be asked.
+    fn read_usual(&mut self) -> Option<bool> {
+        let (key, _) = self.usual.filter(|(_, messages)| *messages >= USUAL_MIN)?;
+        let connection = self.connections.get(key)?;
+        let is_open = matches!(connection.stage, Stage::Open(_));
+        if !is_open || connection.is_full || self.until_epoll == 0 {
+            self.until_epoll = EPOLL_INTERVAL;
+            return None;
+        }
+        self.until_epoll -= 1;
+        Some(self.is_readable(key))
+    }
+
+    /// Notes the connection from which bytes have come.
+    fn note_usual(&mut self, key: DefaultKey) {
+        let same = self.usual.filter(|(last, _)| *last == key);
+        self.usual = Some((key, same.map_or(0, |(_, messages)| (messages + 1).min(USUAL_MIN))));
+    }
+
+    /// Returns true if bytes have come, or the stream has ended.
+    fn is_readable(&mut self, key: DefaultKey) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
         if connection.input.is_paused() || matches!(connection.stage, Stage::Dialing(_)) {
-            return;
+            return false;
         }
         let kept = connection.partial.len();
         self.buffer[..kept].copy_from_slice(&connection.partial);
         match connection.read(&mut self.buffer[kept..]) {
             Io::Some(bytes) => {
                 connection.partial.clear();
+                self.note_usual(key);
                 self.handle(key, 0, kept + bytes);
+                true
             }
-            Io::None => {}
-            Io::End => match connection.stage {
-                Stage::Closing(_) => self.remove(key),
-                Stage::Calling(..) => self.fail(key, REFUSED.into()),
-                _ => self.fail(key, BROKEN.into()),
-            },
+            Io::None => false,
+            Io::End => {
+                match connection.stage {
+                    Stage::Closing(_) => self.remove(key),
+                    Stage::Calling(..) => self.fail(key, REFUSED.into()),
+                    _ => self.fail(key, BROKEN.into()),
+                }
+                true
+            }
         }
     }
 
@@ -402,7 +442,9 @@ impl Carrier for Tcp {
     }
 
     fn arm(&mut self) -> Result<bool, FabricError> {
-        Ok(self.current.is_none() && self.happened.is_empty() && !self.poll())
+        // The descriptor is readable as long as a socket is.
+        self.is_armed = true;
+        Ok(self.current.is_none() && self.happened.is_empty())
     }
 
     fn progress(&mut self) -> bool {
@@ -420,7 +462,12 @@ impl Carrier for Tcp {
             }
             None => {
                 self.until_poll = POLL_INTERVAL;
-                self.poll()
+                let was_armed = std::mem::take(&mut self.is_armed);
+                match self.read_usual() {
+                    Some(true) => true,
+                    Some(false) if !was_armed => false,
+                    _ => self.poll(),
+                }
             }
         }
     }

@@ -30,9 +30,17 @@ pub struct WaitPolicy {
     policy: Option<Box<Policy>>,
     /// At the last step, other threads wanted the processor.
     is_crowded: bool,
+    /// See [`for_nodes`](Self::for_nodes).
+    is_for_nodes: bool,
 }
 
 impl WaitPolicy {
+    /// Returns the policy of an agent, whose answers come from other nodes' agents. Each of their
+    /// sleeps delays two nodes: see [`wake::wake_time_of_node`].
+    pub fn for_nodes() -> Self {
+        Self { is_for_nodes: true, ..Self::default() }
+    }
+
     /// Polls until `found` returns a value, or the waiter must sleep. After the sleep, it calls
     /// this again.
     #[inline]
@@ -56,7 +64,8 @@ impl WaitPolicy {
     pub fn must_sleep(&mut self) -> bool {
         let now = Instant::now();
         let mode = wake::mode(now);
-        let new = || Box::new(Policy::new(mode, wake::wake_time()));
+        let wake = if self.is_for_nodes { wake::wake_time_of_node } else { wake::wake_time };
+        let new = || Box::new(Policy::new(mode, wake()));
         let policy = self.policy.get_or_insert_with(new);
         policy.set_mode(mode);
         let step = policy.step(now);

@@ -34,7 +34,7 @@ fn clocks_of_other_machines_are_the_origin_s() {
     }
     let clocks = program("clocks", &[]);
     for hosts in ["localhost,a", "localhost,a,b"] {
-        let span = nagaya("span").args(["-H", hosts]).arg(&clocks).env("NAGAYA_RSH", &ssh);
-        span.time_limit(LIMIT).run().prints("right\n");
+        let span = nagaya("span").args(["--place", "spread", "-H", hosts]).arg(&clocks);
+        span.env("NAGAYA_RSH", &ssh).time_limit(LIMIT).run().prints("right\n");
     }
 }

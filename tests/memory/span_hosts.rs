@@ -21,9 +21,10 @@ fn machines(count: usize) -> Option<Nodes> {
     nodes
 }
 
-/// `nagaya span` on the first machine, reaching others by an agent.
+/// `nagaya span` on the first machine, reaching others by an agent. Threads go to all machines.
 fn span_by(nodes: &Nodes, agent: &Path, options: &[&str], program: impl AsRef<Path>) -> Cmd {
-    let span = nagaya("span").args(options).arg(program.as_ref()).env("NAGAYA_RSH", agent);
+    let span = nagaya("span").args(["--place", "spread"]).args(options).arg(program.as_ref());
+    let span = span.env("NAGAYA_RSH", agent);
     // The runner of the tests may ignore the end of its terminal.
     let span = Cmd::new(tool("env")).arg("--default-signal=HUP").command(span);
     nodes.on(0, span).time_limit(LIMIT)
@@ -78,7 +79,7 @@ fn programs_print_the_same_as_on_one_machine() {
 fn a_report_tells_of_all_machines() {
     let Some(nodes) = machines(2) else { return };
     let shares = c_with("span/shares.c", &["-pthread", "-g"]);
-    let options = ["-H", &names(2), "--place", "spread", "--report"];
+    let options = ["-H", &names(2), "--report"];
     let output = span(&nodes, &options, &shares).args(["apart", "150"]).run();
     assert!(output.stdout.ends_with("300\n"), "{output}");
     let report = &output.stderr;

@@ -58,7 +58,7 @@ impl Ssh {
     }
 
     fn span(&self, hosts: &str, program: impl AsRef<Path>) -> Cmd {
-        let span = nagaya("span").args(["-H", hosts]).arg(program.as_ref());
+        let span = nagaya("span").args(["--place", "spread", "-H", hosts]).arg(program.as_ref());
         span.env("NAGAYA_RSH", &self.command).time_limit(LIMIT)
     }
 }

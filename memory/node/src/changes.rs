@@ -180,6 +180,11 @@ impl Closed {
         self.all.retain(|closed| closed.pages != *pages);
     }
 
+    /// Returns true if no page is closed.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Returns true if a page is closed. Faults there must wait.
     pub fn contains(&self, page: Page) -> bool {
         self.all.iter().any(|closed| closed.pages.contains(&page))

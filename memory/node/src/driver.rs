@@ -17,6 +17,9 @@ use crate::memory::Memory;
 
 /// Maximum number of messages that one turn handles before it checks requests and faults.
 const MESSAGES_PER_TURN: usize = 64;
+/// Maximum number of turns in a row without a look at faults and timers, while no thread can fault.
+/// Such a look takes longer than one at messages and requests.
+const GLANCES_MAX: u32 = 8;
 /// Maximum number of wake-up descriptors of a user.
 const WAKERS_MAX: usize = u32::BITS as usize;
 
@@ -32,6 +35,9 @@ pub struct Engine<M> {
     faults: Vec<Fault>,
     /// True if the last sleep ended by its time limit.
     slept_out: Cell<bool>,
+    /// Number of turns that looked for messages and requests only, since the last full one without
+    /// an event; or [`GLANCES_MAX`], if the next one must be full.
+    glances: u32,
 }
 
 /// Counts of messages sent to other nodes.
@@ -49,7 +55,7 @@ impl<M: Memory> Engine<M> {
     /// Creates an engine whose clock starts now.
     pub fn new(memory: M, mesh: Option<Mesh>) -> Self {
         let (traffic, faults, slept_out) = (Traffic::default(), Vec::new(), Cell::new(false));
-        Self { memory, mesh, traffic, started: clock::now(), faults, slept_out }
+        Self { memory, mesh, traffic, started: clock::now(), faults, slept_out, glances: 0 }
     }
 
     /// Returns the nanoseconds since the engine started.
@@ -160,6 +166,12 @@ pub trait Driver {
         false
     }
 
+    /// Returns true if a thread may fault at any time. Otherwise most turns of a spin look for
+    /// messages and requests only.
+    fn expects_faults(&self) -> bool {
+        true
+    }
+
     /// Returns the nanoseconds since the engine started.
     fn now(&self) -> u64 {
         self.engine().now()
@@ -176,6 +188,7 @@ pub trait Driver {
         }
         for _ in 0..MESSAGES_PER_TURN {
             if self.is_answered() {
+                self.engine_mut().glances = GLANCES_MAX;
                 return true;
             }
             let Some(message) = self.engine_mut().mesh.as_mut().and_then(Mesh::receive) else {
@@ -188,8 +201,15 @@ pub trait Driver {
             }
         }
         found |= self.take_requests();
+        let glances = self.engine().glances;
+        if !found && glances < GLANCES_MAX && !self.expects_faults() {
+            self.engine_mut().glances = glances + 1;
+            return false;
+        }
         found |= self.take_faults();
         found |= self.tend();
+        // An event may leave work for the next turn.
+        self.engine_mut().glances = if found { GLANCES_MAX } else { 0 };
         let beat = self.engine_mut().mesh.as_mut().and_then(|mesh| mesh.beat(clock::now()));
         if let Some((node, time)) = beat {
             self.silent(node, time);
@@ -226,6 +246,12 @@ pub trait Server: Driver {
     /// Pauses between two polls, besides the pause of the wait policy.
     fn pause(&self) {}
 
+    /// Runs after a turn that handled an event. Returns true if nothing is left to do but wait: if
+    /// the engine must not poll, it then sleeps without another turn.
+    fn is_settled(&mut self) -> bool {
+        false
+    }
+
     /// Returns the descriptors that wake the engine, besides those of the memory and the network.
     fn wakers(&self) -> Vec<BorrowedFd<'_>>;
 
@@ -243,13 +269,20 @@ pub trait Server: Driver {
 
     /// Runs the event loop until [`is_over`](Self::is_over) returns true.
     fn serve(&mut self) {
-        let mut wait_policy = WaitPolicy::default();
+        let mut wait_policy = WaitPolicy::for_nodes();
         while !self.is_over() {
             if self.turn() {
                 wait_policy.found();
+                // Threads that have just been resumed may need this processor: a further turn would
+                // delay them.
+                if !self.is_settled() || self.may_poll() {
+                    continue;
+                }
             } else if wait_policy.looks_again(self.may_poll()) {
                 self.pause();
-            } else if self.announce_sleep() {
+                continue;
+            }
+            if self.announce_sleep() {
                 let ready = match self.engine_mut().arm() {
                     Ok(true) => self.sleep(),
                     Ok(false) => 0,
@@ -259,6 +292,8 @@ pub trait Server: Driver {
                     }
                 };
                 self.awake(ready);
+                // A waker has been read: what it announces may be in no message or request.
+                self.engine_mut().glances = GLANCES_MAX;
             }
         }
     }
@@ -268,5 +303,135 @@ pub trait Server: Driver {
         let network = self.engine().mesh.as_ref().and_then(Mesh::deadline);
         let until = self.deadline().into_iter().chain(network).min();
         self.engine().sleep(&self.wakers(), until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd as _, OwnedFd};
+
+    use pager::Access;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    /// Memory without pages.
+    struct Nothing(OwnedFd);
+
+    type Done = Result<(), PagerError>;
+    type Pages = std::ops::Range<coherence::message::Page>;
+
+    impl Memory for Nothing {
+        fn descriptor(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+        fn faults(&mut self, _: &mut Vec<Fault>) -> Done {
+            Ok(())
+        }
+        fn can_allow_read(&self) -> bool {
+            true
+        }
+        fn page_bytes(&self) -> usize {
+            4096
+        }
+        fn allow(&mut self, _: Pages, _: Access) -> Done {
+            Ok(())
+        }
+        fn bring(&mut self, _: Pages, _: Option<&[u8]>, _: Access) -> Done {
+            Ok(())
+        }
+        fn fill(&mut self, _: coherence::message::Page, _: Option<&[u8]>) -> Done {
+            Ok(())
+        }
+        fn protect(&mut self, _: Pages) -> Done {
+            Ok(())
+        }
+        fn forbid(&mut self, _: Pages) -> Done {
+            Ok(())
+        }
+        fn discard(&mut self, _: Pages) -> Done {
+            Ok(())
+        }
+        fn free(&mut self, _: Pages) -> Done {
+            Ok(())
+        }
+        fn retry(&mut self, _: coherence::message::Page) -> Done {
+            Ok(())
+        }
+        fn append(&self, _: Pages, _: &mut Vec<u8>) -> Done {
+            Ok(())
+        }
+    }
+
+    /// A server whose threads all wait. It ends when its waker says so.
+    struct Waiting {
+        engine: Engine<Nothing>,
+        waker: OwnedFd,
+        /// The waker has been read, and what it announces has been found.
+        announced: [bool; 2],
+    }
+
+    impl Driver for Waiting {
+        type Memory = Nothing;
+        fn engine(&self) -> &Engine<Nothing> {
+            &self.engine
+        }
+        fn engine_mut(&mut self) -> &mut Engine<Nothing> {
+            &mut self.engine
+        }
+        fn received(&mut self, _: Received) {}
+        fn node_lost(&mut self, _: NodeId, _: &str) {}
+        fn faulted(&mut self, _: &Fault) {}
+        fn take_requests(&mut self) -> bool {
+            false
+        }
+        fn tend(&mut self) -> bool {
+            let is_new = self.announced[0] && !self.announced[1];
+            self.announced[1] |= is_new;
+            is_new
+        }
+        fn failed(&mut self, error: &dyn std::fmt::Display) {
+            panic!("{error}");
+        }
+        fn expects_faults(&self) -> bool {
+            false
+        }
+    }
+
+    impl Server for Waiting {
+        fn is_over(&self) -> bool {
+            self.announced[1]
+        }
+        fn may_poll(&self) -> bool {
+            false
+        }
+        fn wakers(&self) -> Vec<BorrowedFd<'_>> {
+            vec![self.waker.as_fd()]
+        }
+        fn deadline(&self) -> Option<Instant> {
+            None
+        }
+        fn awake(&mut self, ready: u32) {
+            if ready != 0 {
+                rustix::io::read(&self.waker, &mut [0; 8]).expect("a ring");
+                self.announced[0] = true;
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_waker_announces_is_found_before_the_next_sleep() {
+        let new = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        let waker = new();
+        let ring = waker.try_clone().expect("a descriptor");
+        let engine = Engine::new(Nothing(new()), None);
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            Waiting { engine, waker, announced: [false; 2] }.serve();
+            let _ = ended.send(());
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        rustix::io::write(&ring, &1u64.to_ne_bytes()).expect("a counter");
+        end.recv_timeout(Duration::from_secs(20)).expect("it sleeps although it was woken");
     }
 }

@@ -143,6 +143,8 @@ pub trait Replica: Driver {
             Some((content, pages)) => {
                 self.requested_by_node(&header, &content);
                 self.steps(iter::once(Event::Message(header, content)), Some(pages));
+                // Most requests are for pages that have been there for long enough.
+                self.expire_holds();
             }
             None => self.violated(from, header.op.name(), None),
         }
@@ -159,6 +161,7 @@ pub trait Replica: Driver {
         }
         let event = |(header, content)| Event::Message(header, content);
         self.steps(messages.into_iter().map(event), None);
+        self.expire_holds();
     }
 
     /// Reports pages whose minimum residence has passed to the protocol. Returns true if there were

@@ -281,9 +281,15 @@ impl Region {
         while at < view.end {
             let part = at - view.start..end - view.start;
             let page = pages.start + ((at - view.start) / bytes_of) as u64;
-            let is_there = self.pages.get(page).is_there;
+            let (first, count) = self.pages.alike(page..pages.end);
+            if first.is_there {
+                let run = at..self.view(page..page + count).end;
+                let bytes = bytes.map(|bytes| &bytes[at - view.start..run.end - view.start]);
+                self.refill(run.clone(), bytes, writable)?;
+                (at, end) = (run.end, view.end);
+                continue;
+            }
             let done = match bytes {
-                _ if is_there => Err(Errno::EXIST),
                 Some(bytes) => self.userfault.copy(at, &bytes[part], writable),
                 None if writable => self.userfault.zero(at..end),
                 None => self.userfault.copy(at, &ZEROS[..part.len().min(ZEROS.len())], writable),
@@ -293,7 +299,7 @@ impl Region {
                 // The memory has it already.
                 Err(Errno::EXIST) => {
                     let bytes = bytes.map_or(&ZEROS[..], |bytes| &bytes[at - view.start..]);
-                    self.store(at, &bytes[..system], is_there)?;
+                    self.store(at, &bytes[..system], false)?;
                     self.map_view(at..at + system, writable)?;
                     (at, end) = (at + system, view.end);
                 }
@@ -308,6 +314,25 @@ impl Region {
         }
         self.pages.change(pages, |page| page.is_there = true);
         Ok(())
+    }
+
+    /// Writes these bytes, or zeros, to pages that the memory has, and maps them: all with one
+    /// call each, since a run of pages comes with one message.
+    fn refill(
+        &self,
+        run: Range<usize>,
+        bytes: Option<&[u8]>,
+        writable: bool,
+    ) -> Result<(), PagerError> {
+        match bytes {
+            Some(bytes) => self.store(run.start, bytes, true)?,
+            None => {
+                for at in run.clone().step_by(ZEROS.len()) {
+                    self.store(at, &ZEROS[..ZEROS.len().min(run.end - at)], true)?;
+                }
+            }
+        }
+        self.map_view(run, writable)
     }
 
     /// Threads may do that with pages, as soon as those are mapped so.

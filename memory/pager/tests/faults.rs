@@ -121,8 +121,10 @@ fn neighbours_are_brought_at_once() {
             let mut region = region(page_bytes, 9);
             let start = region.place().start;
             let at = |page: u64| start + page as usize * page_bytes;
-            region.write(2, 1, &[9; 2]).unwrap();
-            region.write(7, 1, &[9; 2]).unwrap();
+            // Neighbours that the memory has are refilled together.
+            for page in [2, 3, 4, 7, 8] {
+                region.write(page, 1, &[9; 2]).unwrap();
+            }
             region.restrict(4..5, MprotectFlags::READ).unwrap();
             let stopped = [load(at(1)), load(at(2) + 1), load(at(5))];
             let told = all_stopped(&mut region, 3);

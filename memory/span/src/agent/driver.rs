@@ -105,6 +105,18 @@ impl Driver for Agent {
         }
     }
 
+    /// Returns true if a shadow has got a call and may run: it needs this processor at once.
+    fn is_answered(&self) -> bool {
+        self.has_posted && self.may_poll()
+    }
+
+    /// Returns false while all threads wait, and no shadow is in a system call, whose buffers may
+    /// be elsewhere.
+    fn expects_faults(&self) -> bool {
+        let shadows = self.origin.as_ref().map_or(0, |origin| origin.at_work);
+        shadows > 0 || self.waits.count() < self.threads as usize
+    }
+
     fn failed(&mut self, error: &dyn std::fmt::Display) {
         let line = format!("{}: {error}", self.names[self.me as usize]);
         self.end(1, &line)
@@ -129,6 +141,18 @@ impl Server for Agent {
         if self.origin.as_ref().is_some_and(|origin| origin.at_work > 0) {
             std::thread::yield_now();
         }
+    }
+
+    fn is_settled(&mut self) -> bool {
+        if std::mem::take(&mut self.has_posted) {
+            if self.may_poll() {
+                std::thread::yield_now();
+            }
+            return false;
+        }
+        let copies = self.origin.as_ref().is_some_and(|origin| origin.forks.now.is_some());
+        // Closed pages are acknowledged in a turn after their last request.
+        !copies && self.pages.closed.is_empty()
     }
 
     fn wakers(&self) -> Vec<BorrowedFd<'_>> {

@@ -202,6 +202,7 @@ impl Agent {
                 }
                 slot.post_call(Call { number, arguments });
                 self.origin().at_work += 1;
+                self.has_posted = true;
             }
             Message::Move { thread, node, clear_tid, robust } if is_theirs(self, thread) => {
                 self.take_over(thread, node, [clear_tid, robust], from, body);

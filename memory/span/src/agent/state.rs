@@ -77,6 +77,8 @@ pub struct Agent {
     pub(super) returning: Option<Return>,
     /// The origin wants reports of long waits.
     pub(super) reports_waits: bool,
+    /// At the origin: a shadow has got a call in this turn.
+    pub(super) has_posted: bool,
     pub(super) texts: Texts,
     /// Pages of shared mappings, which the origin's kernel holds.
     pub(super) shared: Ranges,
@@ -117,6 +119,7 @@ impl Agent {
             returning: None,
             callers: Callers::default(),
             reports_waits: false,
+            has_posted: false,
             texts: Texts::default(),
             shared: Ranges::default(),
             beyond: Ranges::default(),
