@@ -223,8 +223,8 @@ impl Tracks {
         Self { me, most: most.min(MOST / 2), pause: (0, PAUSE_MIN), ..Self::default() }
     }
 
-    /// Learns that a task needs a page of another node in a phase. Returns true if it needs the page
-    /// for the first time.
+    /// Learns that a task needs a page of another node in a phase. Returns true if it is for the
+    /// first time.
     pub fn needs(&mut self, phase: u64, page: Page, pages: &impl Pages) -> bool {
         self.begin(phase, pages);
         self.right += usize::from(self.asked.remove(&page));
@@ -251,7 +251,7 @@ impl Tracks {
         let key = (period, self.phase % period as u64);
         let Some(tracks) = self.kinds.get(&key).filter(|_| self.pause.0 == 0) else { return wants };
         let Some(home) = pages.home(page) else { return wants };
-        // True if the page confirms a prediction, so that others of the same phase are likely right.
+        // True if the page confirms a prediction: others of the same phase are likely right.
         let mut is_confirmed = true;
         if let Some(list) = self.expected.values().find(|list| list.contains(&page)) {
             wants.along = list.clone();
