@@ -20,7 +20,7 @@ use crate::pool::Memory;
 
 /// Version of the messages: both sides must have the same. The number rises with each change of
 /// these types and of `frame`.
-pub const KIND: Kind = Kind { name: "run", version: concat!(env!("CARGO_PKG_VERSION"), "-4") };
+pub const KIND: Kind = Kind { name: "run", version: concat!(env!("CARGO_PKG_VERSION"), "-5") };
 
 /// The first message to a machine: its part of the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

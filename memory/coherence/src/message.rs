@@ -19,7 +19,7 @@ pub type Lock = u32;
 
 /// Version of the message format. Both sides must use the same; every change of headers or bodies
 /// increments it.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// The operation of a message. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

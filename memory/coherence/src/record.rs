@@ -15,7 +15,7 @@ use crate::scope::{Action, Event, Node, Options};
 /// The first bytes of a recording.
 pub const MAGIC: [u8; 8] = *b"NGYREC\r\n";
 /// Version of the format. Every change of the format or of the recorded values increments it.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Returns the name of a node's recording in the directory of all recordings.
 pub fn file_name(node: NodeId) -> String {

@@ -72,3 +72,97 @@ fn a_lock_s_grant_of_a_node_that_has_passed_it_brings_a_page() {
     assert_eq!(node.state(PAGE), Some(State::Clean));
     assert_eq!(node.page_statistics(PAGE).expect("an existing page").rides_used, 1);
 }
+
+/// Returns a reader with the `auto` policy that has needed pages 10 to 16 of the manager, and has
+/// requested page 20 two barriers later. Returns also the pages that this request names.
+fn reader_of_groups() -> (Node, Vec<Page>) {
+    let mut node = Node::new(Options {
+        nodes: NODES,
+        me: READER,
+        tasks: 1,
+        migrate: false,
+        alone: true,
+        rides: Policy::Auto,
+        pages_max: 4,
+    });
+    let allocate = Event::Allocate { pages: 100, homes: Homes::At(MANAGER) };
+    node.step(allocate, 0, &mut Vec::new()).expect("no message");
+    for page in 10..17 {
+        assert_eq!(reads(&mut node, page), [], "page {page} is requested alone");
+        let grant = Header { lock: 0, scope: page, ..header(Op::GetPageGrant, MANAGER, 0) };
+        says(&mut node, grant, Content::Page, Vec::new());
+    }
+    for epoch in 0..2 {
+        node.step(Event::Barrier(0), 0, &mut Vec::new()).expect("no message");
+        let grant = Header { lock: 0, ..header(Op::BarrierGrant, PARENT, epoch) };
+        says(&mut node, grant, Content::Runs(Vec::new()), Vec::new());
+    }
+    let wanted = reads(&mut node, 20);
+    (node, wanted)
+}
+
+/// Reads a page. Returns the pages that its request names in addition.
+fn reads(node: &mut Node, page: Page) -> Vec<Page> {
+    let mut actions = Vec::new();
+    node.step(Event::Read(page), 0, &mut actions).expect("no message");
+    let records = |action| match action {
+        Action::Send(header, _, rides) if header.op == Op::GetPage => rides,
+        _ => Vec::new(),
+    };
+    let records = actions.into_iter().flat_map(records);
+    records.filter(|ride| ride.fate == Fate::Wanted).map(|ride| ride.page).collect()
+}
+
+/// A task that faults on a page that may come along waits. If the page does not come, the task
+/// retries, and the page is requested.
+#[test]
+fn a_page_that_was_asked_for_along_is_not_requested_again() {
+    let (mut node, wanted) = reader_of_groups();
+    assert_eq!(wanted, [21, 22]);
+    for page in [21, 22] {
+        let mut actions = Vec::new();
+        node.step(Event::Read(page), 0, &mut actions).expect("no message");
+        assert_eq!((node.state(page), actions), (Some(State::Invalid), vec![]));
+    }
+    let grant = Header { lock: 0, scope: 20, ..header(Op::GetPageGrant, MANAGER, node.epoch()) };
+    let ride = Ride { page: 21, by: By::Wanted, fate: Fate::Aboard };
+    let actions = says(&mut node, Header { rides: 1, ..grant }, Content::Page, vec![ride]);
+    assert!(actions.contains(&Action::Wake(21)) && actions.contains(&Action::Wake(22)));
+    assert_eq!((node.state(21), node.state(22)), (Some(State::Ridden), Some(State::Invalid)));
+    reads(&mut node, 22);
+    assert_eq!(node.state(22), Some(State::Fetching));
+}
+
+/// The home sends the pages that a request names, also if the request waits for a barrier.
+#[test]
+fn a_home_sends_the_pages_that_a_request_asks_for_along() {
+    let options = Options {
+        nodes: NODES,
+        me: READER,
+        tasks: 1,
+        migrate: false,
+        alone: true,
+        rides: Policy::Auto,
+        pages_max: 4,
+    };
+    let wanted = [7, 50, 8, 9, 6].map(|page| Ride { page, by: By::Wanted, fate: Fate::Wanted });
+    for epoch in [0, 1] {
+        let mut node = Node::new(options);
+        let allocate = Event::Allocate { pages: 10, homes: Homes::At(READER) };
+        node.step(allocate, 0, &mut Vec::new()).expect("no message");
+        let asks = Header { lock: 0, scope: PAGE, rides: 5, ..header(Op::GetPage, PARENT, epoch) };
+        let mut actions = says(&mut node, asks, Content::Empty, wanted.to_vec());
+        if epoch == 1 {
+            node.step(Event::Barrier(0), 0, &mut actions).expect("no message");
+            let grant = Header { lock: 0, ..header(Op::BarrierGrant, PARENT, 0) };
+            actions = says(&mut node, grant, Content::Runs(Vec::new()), Vec::new());
+        }
+        let granted = actions.into_iter().find_map(|action| match action {
+            Action::Send(header, _, rides) if header.op == Op::GetPageGrant => Some(rides),
+            _ => None,
+        });
+        let pages: Vec<Page> = granted.expect("a grant").iter().map(|ride| ride.page).collect();
+        // Page 50 does not exist, and a message has four pages.
+        assert_eq!(pages, [7, 8, 9], "epoch {epoch}");
+    }
+}

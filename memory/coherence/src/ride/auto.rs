@@ -169,9 +169,12 @@ impl Reader {
                         judge(&mut self.trusts, &mut known.trusts, judged, false);
                     }
                 }
-                self.history.was_wasted(page);
+                // The home did not predict the pages that the node asked for.
+                if by != By::Wanted {
+                    self.history.was_wasted(page);
+                }
             }
-            Fate::Aboard | Fate::Late => {}
+            Fate::Aboard | Fate::Late | Fate::Wanted => {}
         }
     }
 
@@ -225,7 +228,38 @@ impl Reader {
             By::Differences => Box::new(self.needed.next_pages()),
             By::Stride => Box::new(self.sequence.stride()),
             By::Next => Box::new(self.sequence.next_pages()),
-            By::Chance => Box::new(std::iter::empty()),
+            By::Chance | By::Wanted | By::Prefetch => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// Returns rides for the pages that the node requested along with another page: at most `room`
+    /// of those for which `can` returns true.
+    pub fn answer(
+        &mut self,
+        known: &mut Known,
+        wanted: &[Page],
+        room: usize,
+        phase: u64,
+        can: impl Fn(Page) -> bool,
+    ) -> Vec<Ride> {
+        let wanted = wanted.iter().copied().filter(|&page| can(page));
+        let ride = |page| Ride { page, by: By::Wanted, fate: Fate::Aboard };
+        let mut rides: Vec<Ride> = wanted.take(room).map(ride).collect();
+        self.await_turn(known, &mut rides, phase);
+        for ride in &rides {
+            self.history.gets(ride.page, &mut known.changes);
+        }
+        rides
+    }
+
+    /// Drops rides if the node reads much and it is not its turn.
+    fn await_turn(&mut self, known: &mut Known, rides: &mut Vec<Ride>, phase: u64) {
+        if self.given.0 != phase {
+            self.given = (phase, 0);
+        }
+        self.given.1 += 1 + rides.len();
+        if self.given.1 > MUCH && rides.len() > MEANWHILE && !known.takes_turn(self.node) {
+            rides.truncate(MEANWHILE);
         }
     }
 
@@ -294,13 +328,7 @@ impl Reader {
         if carrier == Carrier::Push && !rides.is_empty() {
             self.unheard += 1;
         }
-        if self.given.0 != phase {
-            self.given = (phase, 0);
-        }
-        self.given.1 += 1 + rides.len();
-        if self.given.1 > MUCH && rides.len() > MEANWHILE && !known.takes_turn(self.node) {
-            rides.truncate(MEANWHILE);
-        }
+        self.await_turn(known, &mut rides, phase);
         known.blind.0 += if is_blind { rides.len() as u64 } else { 0 };
         for ride in &rides {
             self.trials[Judged { by: ride.by, blind: is_blind }].sends(ride.page, phase);

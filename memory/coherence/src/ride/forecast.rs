@@ -149,6 +149,23 @@ impl Forecast {
         }
     }
 
+    /// Returns the rides for pages that a node requested along with another page, if the policy has
+    /// such requests.
+    pub fn answer(
+        &mut self,
+        node: NodeId,
+        wanted: &[Page],
+        room: usize,
+        can: impl Fn(Page) -> bool,
+    ) -> Prediction {
+        let mut rides = Vec::new();
+        if self.policy == Policy::Auto {
+            let reader = reader(&mut self.readers, node);
+            rides = reader.answer(&mut self.known, wanted, room, self.phase, can);
+        }
+        Prediction { sent: rides.len(), rides }
+    }
+
     /// Predicts the pages for a grant to a node: at most `room` pages that it will request next and
     /// for which `can` returns true. `written` are the pages that the grant names.
     ///

@@ -20,6 +20,7 @@
 //! | [`sweeps`] | first use of a node's own memory |
 //! | [`history`], [`sequence`], [`trust`] | further predictors, and their accuracy |
 //! | [`auto`] | competition of all predictors |
+//! | [`tracks`] | pages that a node requests together, or before it needs them |
 //! | `scope/rides.rs`, `scope/ahead.rs` | consistency: which pages *may* be sent and accepted |
 //!
 //! A new predictor is a file here, a value of [`By`], and a line in [`auto`].
@@ -33,6 +34,7 @@ pub mod history;
 pub mod runs;
 pub mod sequence;
 pub mod sweeps;
+pub mod tracks;
 pub mod trust;
 
 use serde::{Deserialize, Serialize};
@@ -179,12 +181,25 @@ pub enum By {
     Stride = 5,
     /// The page after the last one ([`sequence`], [`runs`]).
     Next = 6,
+    /// The node requested the page along with another one ([`tracks`]).
+    Wanted = 7,
+    /// The node requested the page before a task needed it ([`tracks`]).
+    Prefetch = 8,
 }
 
 impl By {
     /// All predictors, in the order of their numbers.
-    pub const ALL: [By; 7] =
-        [By::Chance, By::Differences, By::Written, By::History, By::Shape, By::Stride, By::Next];
+    pub const ALL: [By; 9] = [
+        By::Chance,
+        By::Differences,
+        By::Written,
+        By::History,
+        By::Shape,
+        By::Stride,
+        By::Next,
+        By::Wanted,
+        By::Prefetch,
+    ];
 
     /// Returns the name in reports.
     pub fn name(self) -> &'static str {
@@ -196,6 +211,8 @@ impl By {
             By::Shape => "shape",
             By::Stride => "stride",
             By::Next => "next",
+            By::Wanted => "wanted",
+            By::Prefetch => "prefetch",
         }
     }
 }
@@ -215,11 +232,14 @@ pub enum Fate {
     Late = 3,
     /// No task used the page in the phase for which it was sent. The copy is still present.
     Idle = 4,
+    /// The page is not in this message. The request asks for it along with its own page.
+    Wanted = 5,
 }
 
 impl Fate {
     /// All fates, in the order of their numbers.
-    pub const ALL: [Fate; 5] = [Fate::Aboard, Fate::Used, Fate::Wasted, Fate::Late, Fate::Idle];
+    pub const ALL: [Fate; 6] =
+        [Fate::Aboard, Fate::Used, Fate::Wasted, Fate::Late, Fate::Idle, Fate::Wanted];
 
     /// Returns the name in traces.
     pub fn name(self) -> &'static str {
@@ -229,6 +249,7 @@ impl Fate {
             Fate::Wasted => "wasted",
             Fate::Late => "late",
             Fate::Idle => "idle",
+            Fate::Wanted => "wanted",
         }
     }
 }

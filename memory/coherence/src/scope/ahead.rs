@@ -95,7 +95,7 @@ impl Node {
             let arrival = Arrival { from: header.from, carrier: Carrier::Push, by, is_idle: false };
             let is_requested = matches!(
                 self.state(page),
-                Some(State::Fetching | State::FetchingToWrite | State::Stale)
+                Some(State::Fetching | State::FetchingToWrite | State::Prefetching | State::Stale)
             );
             self.count_fate(page, arrival, if is_requested { Fate::Late } else { Fate::Wasted });
         }

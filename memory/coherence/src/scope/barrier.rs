@@ -172,6 +172,7 @@ impl Node {
         }
         self.accept_rides(&header, rides, &acceptable, actions);
         self.accept_kept(kept, actions);
+        self.prefetch_phase(actions);
         self.answer_early(actions);
         Ok(())
     }

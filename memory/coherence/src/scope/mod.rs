@@ -40,6 +40,7 @@ mod lock;
 pub mod node;
 pub mod page;
 mod pages;
+mod prefetch;
 mod rides;
 mod send;
 mod state;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::event::{Body, Options, Task};
 use super::page::State;
+use super::prefetch::group_max;
 use super::state::barrier::{Arrivals, Barrier};
 use super::state::condition::{Condition, Waiting};
 use super::state::list::Partial;
@@ -15,8 +16,10 @@ use super::statistics::{PageStatistics, Statistics};
 use super::table::Table;
 use crate::content::Content;
 use crate::message::{Header, Lock, NodeId, Page};
+use crate::ride::Ride;
 use crate::ride::choices::Choices;
 use crate::ride::forecast::Forecast;
+use crate::ride::tracks::Tracks;
 use crate::run::Run;
 
 /// An open scope, of a lock that this node holds or of the barrier, and the pages written in it.
@@ -64,8 +67,8 @@ pub struct Node {
     pub(super) locks_requested: u64,
     pub(super) rides: Rides,
     /// Page requests that came before this node made the same allocation or passed the same
-    /// barrier.
-    pub(super) early: Vec<Header>,
+    /// barrier, with the records of the pages that they want along.
+    pub(super) early: Vec<(Header, Vec<Ride>)>,
     /// Faults that wait for the barrier.
     pub(super) waiting_faults: Vec<Page>,
     pub(super) locks: BTreeMap<Lock, Local>,
@@ -103,7 +106,10 @@ impl Node {
             later: VecDeque::new(),
             fetches: 0,
             locks_requested: 0,
-            rides: Rides::new(Forecast::new(options.rides)),
+            rides: Rides::new(
+                Tracks::new(options.me, group_max(&options)),
+                Forecast::new(options.rides),
+            ),
             early: Vec::new(),
             waiting_faults: Vec::new(),
             locks: BTreeMap::new(),
@@ -178,7 +184,8 @@ impl Node {
             return None;
         }
         let is_lacked = |early: &&Header| early.epoch == self.epoch && early.scope >= self.pages();
-        self.early.iter().find(is_lacked).map(|early| (early.from, early.scope))
+        let mut early = self.early.iter().map(|(header, _)| header);
+        early.find(is_lacked).map(|early| (early.from, early.scope))
     }
 
     /// Returns true if no request is in flight and no task waits.

@@ -18,7 +18,9 @@ pub enum State {
     FetchingToWrite,
     /// Home elsewhere; requested, but the copy in flight is obsolete already.
     Stale,
-    /// Home elsewhere; a copy arrived as a ride, and no task has used it.
+    /// Home elsewhere; requested before a task needs it.
+    Prefetching,
+    /// Home elsewhere; a copy arrived as a ride or prefetch, and no task has used it.
     Ridden,
     /// Home elsewhere; the copy is readable.
     Clean,
@@ -42,6 +44,8 @@ pub enum PageEvent {
     Read,
     /// A task faulted on a write.
     Write,
+    /// The page is requested before a task needs it.
+    Prefetch,
     /// The requested page arrived from its home.
     Arrive,
     /// The page arrived as a ride on another message.
@@ -110,6 +114,7 @@ const RULES: &[Rule] = {
     &[
         rule(S::Invalid, E::Read, S::Fetching, &[A::Ask]),
         rule(S::Invalid, E::Write, S::FetchingToWrite, &[A::Ask]),
+        rule(S::Invalid, E::Prefetch, S::Prefetching, &[A::Ask]),
         rule(S::Invalid, E::Ride, S::Ridden, &[A::Fill]),
         rule(S::Invalid, E::Notice, S::Invalid, &[]),
         rule(S::Invalid, E::Flush, S::Invalid, &[]),
@@ -131,6 +136,12 @@ const RULES: &[Rule] = {
         rule(S::Stale, E::Arrive, S::Fetching, &[A::Ask]),
         rule(S::Stale, E::Notice, S::Stale, &[]),
         rule(S::Stale, E::Flush, S::Stale, &[]),
+        //
+        rule(S::Prefetching, E::Read, S::Fetching, &[]),
+        rule(S::Prefetching, E::Write, S::FetchingToWrite, &[]),
+        rule(S::Prefetching, E::Arrive, S::Ridden, &[A::Fill]),
+        rule(S::Prefetching, E::Notice, S::Stale, &[]),
+        rule(S::Prefetching, E::Flush, S::Prefetching, &[]),
         //
         rule(S::Ridden, E::Read, S::Clean, &[A::MapRead]),
         rule(S::Ridden, E::Write, S::Dirty, &[A::Twin, A::MapWrite, A::Record]),

@@ -36,7 +36,7 @@ impl Node {
         }
         match self.barrier.is_quiet {
             true => self.waiting_faults.push(page),
-            false => self.apply(page, event, None, actions),
+            false => self.fault_and_prefetch(page, event, actions),
         }
     }
 
@@ -73,6 +73,9 @@ impl Node {
         if rule.state == State::Ridden && rule.next != State::Ridden {
             self.end_ride(page, rule.next != State::Invalid);
         }
+        if rule.state == State::Prefetching && rule.next != State::Prefetching {
+            self.end_prefetch(page, rule.next);
+        }
         if event == PageEvent::Arrive {
             debug_assert!(self.fetches > 0, "page {page} arrives without a request");
             self.fetches -= 1;
@@ -99,7 +102,9 @@ impl Node {
                 entry.since = self.now;
                 entry.counts.fetched += 1;
                 self.fetches += 1;
-                self.send(home, Op::GetPage, 0, page, Body::Empty, actions);
+                let along = self.take_along(page);
+                let header = Header { scope: page, ..self.header(home, Op::GetPage, 0) };
+                self.post(header, Body::Empty, along, actions);
             }
             PageAction::Fill => actions.push(match detail {
                 Some(Detail::Kept(kept, index)) => Action::FillKept(page, kept, index),
@@ -169,7 +174,10 @@ impl Node {
         self.send_batched_diffs(actions);
         let me = self.options.me;
         run::of(written.into_iter().map(|page| {
-            let whole = !matches!(self.pages.of(page).state, State::Invalid | State::Ridden);
+            let whole = !matches!(
+                self.pages.of(page).state,
+                State::Invalid | State::Prefetching | State::Ridden
+            );
             (page, if whole { me } else { run::NOBODY })
         }))
     }

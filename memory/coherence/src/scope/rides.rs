@@ -51,7 +51,7 @@ impl Node {
 
     /// Learns the fates that a message reports.
     pub(super) fn learn_fates(&mut self, from: NodeId, rides: &[Ride]) {
-        for &ride in rides {
+        for &ride in rides.iter().filter(|ride| ride.fate != Fate::Wanted) {
             self.rides.forecast.learn(from, ride);
         }
     }
@@ -100,12 +100,14 @@ impl Node {
         if to == self.options.me || !is_on {
             return Vec::new();
         }
+        let wanted = std::mem::take(&mut self.rides.wanted);
         let mut forecast = std::mem::take(&mut self.rides.forecast);
         let pages = self.pages();
         let can_send = |page| {
             Some(page) != requested && page < pages && self.is_possible(page, PageEvent::SendRide)
         };
         let prediction = match self.rides.suggested.is_empty() {
+            true if !wanted.is_empty() => forecast.answer(to, &wanted, room, can_send),
             true => {
                 let written = written.iter().flat_map(Run::range).take_while(|&page| page < pages);
                 forecast.predict(to, carrier, room, written, can_send)
@@ -186,7 +188,9 @@ impl Node {
                     self.rides.unused.insert(page, arrival);
                     self.apply(page, PageEvent::Ride, Some(Detail::Index(first + at)), actions);
                 }
-                Some(State::Fetching | State::FetchingToWrite | State::Stale) => {
+                Some(
+                    State::Fetching | State::FetchingToWrite | State::Prefetching | State::Stale,
+                ) => {
                     self.count_fate(page, arrival, Fate::Late);
                 }
                 _ => self.count_fate(page, arrival, Fate::Wasted),
@@ -215,7 +219,7 @@ impl Node {
             Fate::Used => (used, &mut of_page.rides_used),
             Fate::Wasted => (wasted, &mut of_page.rides_wasted),
             Fate::Late => (late, &mut of_page.rides_late),
-            Fate::Aboard | Fate::Idle => unreachable!("the ride has ended"),
+            Fate::Aboard | Fate::Idle | Fate::Wanted => unreachable!("the ride has ended"),
         };
         *all += 1;
         *one += 1;
@@ -232,7 +236,8 @@ impl Node {
         Arrival { from, carrier, by, .. }: Arrival,
         fate: Fate,
     ) {
-        if self.rides.forecast.is_on() {
+        // The home learns of a prefetched page from its request.
+        if self.rides.forecast.is_on() && by != By::Prefetch {
             self.rides.fates.entry(from).or_default().push(Ride { page, by, fate });
             if carrier.is_ahead() && matches!(fate, Fate::Wasted | Fate::Idle) {
                 self.rides.ahead.in_vain.insert(from);

@@ -8,7 +8,7 @@ use super::pages::Detail;
 use crate::content::Content;
 use crate::message::{Header, Op, Page};
 use crate::refusal::Refused;
-use crate::ride::{self, Carrier, Ride};
+use crate::ride::{self, Carrier, Fate, Ride};
 
 /// Maximum number of early page requests that are stored per node. No node has more threads.
 const EARLY_MAX: usize = 1 << 16;
@@ -68,6 +68,10 @@ impl Node {
         debug_assert!(
             self.rides.notices.is_empty() || self.fetches + self.locks_requested > 0,
             "write notices are stored only while a request is in flight"
+        );
+        debug_assert!(
+            self.fetches > 0 || self.rides.coming.is_empty() && self.rides.stopped.is_empty(),
+            "pages come along only while a request is in flight"
         );
         debug_assert!(
             self.barrier.is_quiet || self.waiting_faults.is_empty(),
@@ -172,7 +176,8 @@ impl Node {
             (false, true) => aboard == 0,
             (false, false) => rides.is_empty(),
         };
-        if !may_ride {
+        let wants = rides.iter().any(|ride| ride.fate == Fate::Wanted);
+        if !may_ride || wants && op != Op::GetPage {
             let refused = refusal(header, "has ride records that the operation must not have");
             return Err(refused.with("records", rides.len() as u64).with("aboard", aboard as u64));
         }
@@ -189,15 +194,15 @@ impl Node {
         let Header { from, scope: page, epoch, .. } = header;
         let refuse = |why| Err(refusal(&header, why).with("page", page));
         if epoch > self.epoch || page >= self.pages() {
-            let mut theirs = self.early.iter().filter(|early| early.from == from);
-            if theirs.clone().any(|early| early.scope == page) {
+            let mut theirs = self.early.iter().filter(|(early, _)| early.from == from);
+            if theirs.clone().any(|(early, _)| early.scope == page) {
                 return refuse("requests a page twice");
             }
             if theirs.nth(EARLY_MAX - 1).is_some() {
                 return refuse("requests too many pages that do not exist");
             }
             self.learn_fates(from, rides);
-            self.early.push(header);
+            self.early.push((header, self.wanted(rides).copied().collect()));
             return Ok(());
         }
         if !self.is_possible(page, PageEvent::Ask) {
@@ -205,8 +210,16 @@ impl Node {
         }
         self.learn_fates(from, rides);
         self.learn_request(from, page);
+        self.rides.wanted = self.wanted(rides).map(|ride| ride.page).collect();
         self.apply(page, PageEvent::Ask, Some(Detail::Requester(from)), actions);
+        self.rides.wanted.clear();
         Ok(())
+    }
+
+    /// Returns the records of the pages that a request wants along, as many as a grant can carry.
+    fn wanted<'a>(&self, rides: &'a [Ride]) -> impl Iterator<Item = &'a Ride> + use<'a> {
+        let most = self.options.pages_max as usize;
+        rides.iter().filter(|ride| ride.fate == Fate::Wanted).take(most)
     }
 
     /// Handles the arrival of a requested page.
@@ -223,6 +236,7 @@ impl Node {
         let acceptable = self.acceptable(&header, rides);
         self.apply(page, PageEvent::Arrive, None, actions);
         self.accept_rides(&header, rides, &acceptable, actions);
+        self.end_request(page, actions);
         Ok(())
     }
 
@@ -267,9 +281,9 @@ impl Node {
 
     /// Handles the early requests again after a barrier or an allocation.
     pub(super) fn answer_early(&mut self, actions: &mut Vec<Action>) {
-        for header in std::mem::take(&mut self.early) {
+        for (header, wanted) in std::mem::take(&mut self.early) {
             // A refused request is dropped without an answer: only its sender waits for it.
-            let _ = self.message(header, Content::Empty, &[], actions);
+            let _ = self.message(header, Content::Empty, &wanted, actions);
         }
     }
 }

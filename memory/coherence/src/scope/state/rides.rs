@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::message::{NodeId, Op, Page};
 use crate::ride::forecast::Forecast;
+use crate::ride::tracks::Tracks;
 use crate::ride::{self, By, Carrier, Ride};
 use crate::run::Run;
 use crate::scope::event::Kept;
@@ -13,6 +14,16 @@ use crate::scope::event::Kept;
 pub struct Rides {
     /// Predicts the pages that other nodes will request.
     pub forecast: Forecast,
+    /// Predicts the pages that this node will need.
+    pub tracks: Tracks,
+    /// Further pages that the next request asks for.
+    pub along: Vec<Page>,
+    /// Pages that a request asks for along with its own page, which is the second of a pair.
+    pub coming: BTreeMap<Page, Page>,
+    /// Pages of these on which a task has faulted.
+    pub stopped: Vec<Page>,
+    /// Further pages for which the request that is being handled asks.
+    pub wanted: Vec<Page>,
     /// Pages that a test selects for the next step, instead of predicted ones.
     pub suggested: Vec<Page>,
     /// Pages that were sent with the grants of the barrier that this node is about to pass.
@@ -56,9 +67,9 @@ pub struct Due {
 }
 
 impl Rides {
-    /// Creates the state with this predictor.
-    pub fn new(forecast: Forecast) -> Self {
-        Self { forecast, ..Self::default() }
+    /// Creates the state with these predictors.
+    pub fn new(tracks: Tracks, forecast: Forecast) -> Self {
+        Self { forecast, tracks, ..Self::default() }
     }
 
     /// Takes the fates that a message of this operation reports to its receiver.
