@@ -89,3 +89,18 @@ fn a_report_that_cannot_be_written_is_refused_at_once() {
     let output = counted("alone", "--report=/nowhere/to/be/found").run();
     output.refused(125, &["/nowhere/to/be/found"]);
 }
+
+/// A program whose threads do not wait for processors uses the origin's memory as it does alone: no
+/// fault reaches the agent, and no other node has a thread.
+#[test]
+fn a_program_with_one_thread_stays_on_the_origin() {
+    let span = nagaya("span").args(["--nodes", "2", "--report"]).arg("/usr/bin/seq");
+    let output = span.arg("500000").time_limit(LIMIT).run();
+    assert!(output.stdout.ends_with("\n500000\n"), "{output}");
+    let line = |node: &str| output.stderr.lines().find(|line| line.starts_with(node));
+    for node in ["node 0 (", "node 1 ("] {
+        let faults = line(node).is_some_and(|it| it.contains("faults: 0 to read, 0 to write"));
+        assert!(faults, "{output}");
+    }
+    assert!(!output.stderr.contains("were tried"), "{output}");
+}
