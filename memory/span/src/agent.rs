@@ -24,6 +24,7 @@ mod packer;
 mod packing;
 mod report;
 mod requests;
+mod returning;
 mod seen;
 mod shared;
 mod state;

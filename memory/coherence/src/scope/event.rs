@@ -169,3 +169,15 @@ pub struct Options {
     /// Maximum number of pages in a message: the requested page and rides.
     pub pages_max: u32,
 }
+
+/// Number of nodes above which a request is for fewer pages.
+const FEW_NODES: u32 = 16;
+
+impl Options {
+    /// Returns the maximum number of pages of a request. Among many nodes, many read the same home
+    /// at once, and all wait while a long message is sent to the first of them.
+    pub(super) fn group_max(&self) -> usize {
+        let most = self.pages_max as usize;
+        if self.nodes > FEW_NODES { (most * 5 / 8).max(1) } else { most }
+    }
+}

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::event::{Body, Options, Task};
 use super::page::State;
-use super::prefetch::group_max;
 use super::state::barrier::{Arrivals, Barrier};
 use super::state::condition::{Condition, Waiting};
 use super::state::list::Partial;
@@ -107,7 +106,7 @@ impl Node {
             fetches: 0,
             locks_requested: 0,
             rides: Rides::new(
-                Tracks::new(options.me, group_max(&options)),
+                Tracks::new(options.me, options.group_max()),
                 Forecast::new(options.rides),
             ),
             early: Vec::new(),

@@ -13,7 +13,7 @@
 //! Both kinds only ask a home for pages that it may send at that time, so consistency is that of
 //! requests and rides.
 
-use super::event::{Action, Options};
+use super::event::Action;
 use super::node::Node;
 use super::page::{PageEvent, State};
 use super::state::rides::Arrival;
@@ -21,16 +21,6 @@ use super::table::Table;
 use crate::message::{NodeId, Page};
 use crate::ride::tracks::{Pages, Wants};
 use crate::ride::{By, Carrier, Fate, Policy, Ride};
-
-/// Number of nodes above which a message has fewer pages.
-const FEW_NODES: u32 = 16;
-
-/// Returns the maximum number of pages of a request. Among many nodes, many read the same home at
-/// once, and all wait while a long message is sent to the first of them.
-pub(super) fn group_max(options: &Options) -> usize {
-    let most = options.pages_max as usize;
-    if options.nodes > FEW_NODES { (most * 5 / 8).max(1) } else { most }
-}
 
 impl Pages for Table {
     fn home(&self, page: Page) -> Option<NodeId> {

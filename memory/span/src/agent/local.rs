@@ -13,6 +13,7 @@ use coherence::sequential::Event;
 use node::driver::Driver as _;
 use node::sequential::Replica as _;
 
+use super::returning::Return;
 use super::state::Agent;
 
 /// Pages that are fetched in one turn of the event loop.
@@ -21,15 +22,6 @@ const FETCHED: usize = 64;
 const LOOK_NS: u64 = 5_000_000;
 /// The most memory that becomes local again: to make it common takes a time for each page.
 const LOCAL_MAX_BYTES: u64 = 1 << 30;
-
-/// The state of the return of memory to the origin.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Return {
-    /// The page from which on the next look goes.
-    from: Page,
-    /// When that is due.
-    at: u64,
-}
 
 /// At the origin.
 impl Agent {

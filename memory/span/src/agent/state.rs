@@ -13,10 +13,10 @@ use pager::Region;
 
 use super::callers::Callers;
 use super::counts::Counts;
-use super::local::Return;
 use super::orders::Orders;
 use super::origin::Origin;
 use super::packer::Packer;
+use super::returning::Return;
 use super::seen::Seen;
 use super::waits::Waits;
 use crate::leases::{Copies, Leases};
