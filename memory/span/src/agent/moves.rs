@@ -175,6 +175,7 @@ impl Agent {
 
     /// At the origin: repeats a request to move a thread that did not reach it on its way.
     fn goes_where_bound(&mut self, thread: u32, node: NodeId, to: Option<NodeId>) {
+        self.send_back(thread, node);
         let is_let = Here::get().lets_on(self.table.slot(thread), node as usize);
         if let Some(to) = to.filter(|_| !is_let) {
             self.origin().bound.insert(thread, to);

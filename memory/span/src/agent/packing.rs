@@ -185,6 +185,17 @@ impl Agent {
         }
     }
 
+    /// At the origin: moves a thread here that has come to a node which is not in use any more. The
+    /// order to return did not reach it on its way there.
+    pub(super) fn send_back(&mut self, thread: u32, node: NodeId) {
+        if let Some(packer) = self.packer()
+            && node as usize >= packer.packing.nodes()
+        {
+            packer.sent.insert(thread);
+            self.move_thread(thread, 0);
+        }
+    }
+
     /// At the origin: moves a thread here that makes many calls and computes little.
     pub(super) fn send_home(&mut self, thread: u32) {
         if let Some(packer) = self.packer() {
