@@ -14,7 +14,7 @@
 //!   [history](super::history) at its home predicts such pages. So a group may shrink.
 //! - A track continues at this node without faults while the predicted group's home is this node.
 //! - Phases of different kinds alternate. So a phase is compared with the last one of its kind, one
-//!   to four phases before ([`Tracks::period`]).
+//!   to four phases before (`Tracks::period`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
