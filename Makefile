@@ -16,7 +16,7 @@ BUILD_RELEASE = $(CARGO) build --release --workspace
 TEST_RELEASE = NAGAYA_BIN_DIR=$(abspath $(RELEASE)) CARGO="$(CARGO)" scripts/test
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all built deps demo check lint test model check-peers check-install bench reproduce house soak fuzz peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
+.PHONY: all built deps demo check lint test model check-peers check-install bench span-table reproduce house soak fuzz peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
 
 all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(BUILD_RELEASE))
@@ -78,6 +78,12 @@ check-install:
 bench: all
 	scripts/deps bench
 	$(RELEASE)/nagaya-bench all
+
+# Some 60 programs of others, alone and on two nodes of `nagaya span`: worst first.
+span-table:
+	$(BUILD_RELEASE)
+	scripts/deps programs
+	bench/span_table.py --rounds $(or $(ROUNDS),3)
 
 # The figures of the Ainori paper in the simulator, and page messages of real runs, into out/.
 reproduce: deps
