@@ -80,6 +80,12 @@ impl Carriers {
         self.list.iter().any(|(kind, _)| *kind == CarrierKind::Ucx)
     }
 
+    /// Returns true if all of them are memory of this machine: what they have sent is there, even if
+    /// this process exits.
+    pub fn are_local(&self) -> bool {
+        self.list.iter().all(|(kind, _)| *kind == CarrierKind::Local)
+    }
+
     /// Returns the addresses of all carriers, for a peer's [`connect`](Self::connect).
     pub fn address(&self) -> Result<Vec<u8>, FabricError> {
         let mut bytes = Vec::new();

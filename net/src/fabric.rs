@@ -155,6 +155,11 @@ impl Fabric {
         self.carriers.have_ucx()
     }
 
+    /// Returns true if messages stay where their receiver finds them when this process exits.
+    pub fn keeps_messages(&self) -> bool {
+        self.carriers.are_local()
+    }
+
     /// Learns the addresses of all peers that may call. The fabric then listens only on those
     /// interfaces by which they reach it, unless one of them does not come by these.
     pub fn expect(&mut self, peers: &[&[u8]]) {

@@ -321,6 +321,11 @@ impl Mesh {
         self.fabric.has_ucx()
     }
 
+    /// Returns true if sent messages stay where their receiver finds them when this process exits.
+    pub fn keeps_messages(&self) -> bool {
+        self.fabric.keeps_messages()
+    }
+
     /// See [`Fabric::remains`].
     #[cfg(feature = "simulation")]
     pub fn remains(&self) -> [usize; 3] {

@@ -24,15 +24,15 @@ pub const FLUSH: FlushPolicy =
 
 impl FlushPolicy {
     /// Returns true if the flush must continue after `elapsed`. `unsent` is true while messages are
-    /// queued.
-    pub fn goes_on(self, elapsed: Duration, unsent: bool) -> bool {
-        elapsed < self.min || unsent && elapsed < self.max
+    /// queued, `keeps` if the transport keeps sent messages when this process exits.
+    pub fn goes_on(self, elapsed: Duration, unsent: bool, keeps: bool) -> bool {
+        !keeps && elapsed < self.min || unsent && elapsed < self.max
     }
 
     /// Sends the queued messages. Discards messages that arrive meanwhile.
     pub fn run(self, mesh: &mut Mesh) {
-        let start = clock::now();
-        while self.goes_on(clock::elapsed(start), mesh.has_unsent()) {
+        let (start, keeps) = (clock::now(), mesh.keeps_messages());
+        while self.goes_on(clock::elapsed(start), mesh.has_unsent(), keeps) {
             let _ = mesh.wait(clock::now() + LOOK_INTERVAL);
         }
     }
@@ -45,9 +45,16 @@ mod tests {
     #[test]
     fn the_end_waits_for_unsent_messages_but_not_for_ever() {
         let ms = Duration::from_millis;
-        assert!(FLUSH.goes_on(ms(1), false));
-        assert!(!FLUSH.goes_on(ms(5), false));
-        assert!(FLUSH.goes_on(ms(99), true));
-        assert!(!FLUSH.goes_on(ms(100), true));
+        assert!(FLUSH.goes_on(ms(1), false, false));
+        assert!(!FLUSH.goes_on(ms(5), false, false));
+        for keeps in [false, true] {
+            assert!(FLUSH.goes_on(ms(99), true, keeps));
+            assert!(!FLUSH.goes_on(ms(100), true, keeps));
+        }
+    }
+
+    #[test]
+    fn messages_in_memory_of_this_machine_need_no_wait() {
+        assert!(!FLUSH.goes_on(Duration::ZERO, false, true));
     }
 }
