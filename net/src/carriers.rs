@@ -80,7 +80,7 @@ impl Carriers {
         self.list.iter().any(|(kind, _)| *kind == CarrierKind::Ucx)
     }
 
-    /// Returns true if all of them are memory of this machine: what they have sent is there, even if
+    /// Returns true if all of them are memory of this machine: what they have sent stays there if
     /// this process exits.
     pub fn are_local(&self) -> bool {
         self.list.iter().all(|(kind, _)| *kind == CarrierKind::Local)
