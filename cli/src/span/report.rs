@@ -363,8 +363,17 @@ fn estimate_lines(text: &mut String, report: &Report) {
         );
         return;
     }
+    let others = report.nodes.get(1..).unwrap_or_default();
+    if !others.is_empty() && others.iter().all(|node| node.threads.is_empty()) {
+        line!(
+            text,
+            "would this program scale? unknown: its threads did not wait for processors, and stayed \
+             on one node; with --place spread there is an estimate"
+        );
+        return;
+    }
     let all = estimates(report);
-    let is_known = report.nodes.len() > 1;
+    let is_known = !others.is_empty();
     if is_known {
         line!(
             text,
@@ -442,6 +451,15 @@ mod tests {
         );
         assert!(text.contains("write 40, read 3"), "{text}");
         assert!(super::text(&report(9_000_000_000)).contains("scale? no: threads wait for pages"));
+    }
+
+    #[test]
+    fn nothing_is_estimated_for_threads_that_stayed_on_one_node() {
+        let mut local = report(0);
+        local.nodes[1].threads.clear();
+        let text = text(&local);
+        assert!(text.contains("scale? unknown: its threads did not wait for processors"), "{text}");
+        assert!(!text.contains("estimate, if pages"), "{text}");
     }
 
     #[test]
