@@ -71,7 +71,7 @@ pub struct Wants {
     pub apart: Vec<Vec<Page>>,
 }
 
-/// What this node knows of pages.
+/// The facts about pages on which predictions are based.
 pub trait Pages {
     /// Returns the home of a page, or `None` if the page does not exist.
     fn home(&self, page: Page) -> Option<NodeId>;
