@@ -59,8 +59,8 @@ const CROWD: f64 = 0.3;
 /// Looks by which that is decided.
 const ASKS: u32 = 2;
 /// The first and the longest time until the next of these decisions, in ns.
-const QUIET_NS: u64 = 2 * SHORT_LOOK_NS;
-const QUIET_MAX_NS: u64 = 250_000_000;
+const ASK_AFTER_NS: u64 = 2 * SHORT_LOOK_NS;
+const ASK_AFTER_MAX_NS: u64 = 250_000_000;
 /// Cost that ends a trial: at least so many ns, or this part of the time since the last one.
 const LOSS_MIN_NS: f64 = 20e6;
 const LOSS_PART: f64 = 0.01;
@@ -158,8 +158,8 @@ pub struct Packing {
     pause: u64,
     /// Until when things stay as they are.
     rest: u64,
-    /// Until the next question whether threads wait for processors, while they do not.
-    quiet: u64,
+    /// Time until the next question whether threads wait for processors, while they do not.
+    ask_after_ns: u64,
     /// No trial has failed since threads were on fewer nodes: they rest only because they did not
     /// wait for processors.
     may_ask: bool,
@@ -214,11 +214,11 @@ impl Packing {
             processors,
             doing: WATCHING,
             last: None,
-            next: Some(QUIET_NS),
+            next: Some(ASK_AFTER_NS),
             spread: 0,
             pause: PAUSE_NS / 2,
             rest: 0,
-            quiet: QUIET_NS,
+            ask_after_ns: ASK_AFTER_NS,
             may_ask: true,
         }
     }
@@ -246,9 +246,20 @@ impl Packing {
         }
     }
 
+    /// All threads have come to the origin by themselves, since they use memory or make calls there.
+    /// They count as packed.
+    pub fn are_home(&mut self, now: u64) {
+        if self.nodes > 1 {
+            self.nodes = 1;
+            self.doing = WATCHING;
+            self.packs(now);
+            self.next = Some(self.rest);
+        }
+    }
+
     /// A thread starts. It may soon wait for a processor.
     pub fn starts_thread(&mut self, now: u64) {
-        self.quiet = QUIET_NS;
+        self.ask_after_ns = ASK_AFTER_NS;
         if matches!(self.doing, Doing::Watching { .. }) && self.may_ask && self.rest > now {
             self.rest = self.rest.min(now + SHORT_LOOK_NS);
             self.next = self.next.map(|next| next.min(self.rest));
@@ -406,8 +417,8 @@ impl Packing {
     fn waits_again(&mut self, now: u64) {
         self.doing = WATCHING;
         self.may_ask = true;
-        self.rest = now + self.quiet;
-        self.quiet = (2 * self.quiet).min(QUIET_MAX_NS);
+        self.rest = now + self.ask_after_ns;
+        self.ask_after_ns = (2 * self.ask_after_ns).min(ASK_AFTER_MAX_NS);
         self.next = Some(self.rest);
     }
 
@@ -421,7 +432,7 @@ impl Packing {
         let (nodes, before, sum) = (self.nodes, rates.running, Sum::default());
         self.doing = Doing::Trying { nodes, before, sum, from: now, until, lost: 0.0, allowed };
         self.next = Some(now + SHORT_LOOK_NS);
-        self.quiet = QUIET_NS;
+        self.ask_after_ns = ASK_AFTER_NS;
         self.spread = now;
         Some(Change { nodes: self.processors.len(), why: Why::Trial, rates })
     }

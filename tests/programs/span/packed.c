@@ -2,13 +2,14 @@
  *
  * packed.c - two threads that are better off on one node, or on two.
  *
- *	packed together|apart|alone|migrates|phases
+ *	packed together|apart|alone|migrates|phases|visits
  *
  * together: both count in words of one page, until one has moved and they are on one node again.
  * alone: each counts in a page of its own, until they have been on two nodes for three seconds and
  * none went anywhere. apart: they count together as above, and then alone until they are on two.
  * phases: that again and again for five seconds; all that they count is there. migrates: they
- * have asked to be where they are, and count together for two seconds.
+ * have asked to be where they are, and count together for two seconds. visits: as apart, but while
+ * they count together, each uses a shared mapping on other nodes, so it comes home by itself.
  */
 #define _GNU_SOURCE
 #include "nagaya_span.h"
@@ -17,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,7 +35,9 @@ static struct {
 	_Alignas(4096) atomic_int together;
 	atomic_int over;
 	int migrates;
+	atomic_int visits;
 } how;
+static atomic_long *mapping;
 
 static void *work(void *argument)
 {
@@ -50,6 +54,8 @@ static void *work(void *argument)
 				own[me].counts[0]++;
 		places[me].rounds += 20000;
 		int node = nagaya_node();
+		if (how.visits && node)
+			++*mapping;
 		if (node != places[me].node) {
 			places[me].node = node;
 			places[me].moves++;
@@ -112,6 +118,10 @@ int main(int argc, char **argv)
 
 	how.together = strcmp(what, "alone") != 0;
 	how.migrates = !strcmp(what, "migrates");
+	how.visits = !strcmp(what, "visits");
+	mapping = mmap(NULL, sizeof *mapping, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (mapping == MAP_FAILED)
+		return 1;
 	for (long me = 0; me < 2; me++) {
 		places[me].node = -1 - me;
 		pthread_create(&threads[me], NULL, work, (void *)me);
@@ -120,6 +130,10 @@ int main(int argc, char **argv)
 		right = moves() && comes(1);
 	} else if (!strcmp(what, "apart")) {
 		right = moves() && comes(1) && comes(0);
+	} else if (!strcmp(what, "visits")) {
+		right = moves() && comes(1);
+		how.visits = 0;
+		right = right && comes(0);
 	} else if (!strcmp(what, "phases")) {
 		for (double until = now() + 5; now() < until; usleep(300000))
 			how.together = !how.together;

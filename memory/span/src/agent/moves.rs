@@ -137,7 +137,7 @@ impl Agent {
     /// At the origin: resumes a thread, whose context is in its slot, on this node.
     pub(super) fn resume_on(&mut self, thread: u32, node: NodeId) {
         let slot = self.table.slot(thread);
-        self.note_move(thread);
+        self.note_move(thread, node);
         if node > 0 {
             self.share_memory();
         }
@@ -157,6 +157,7 @@ impl Agent {
         if node == 0 {
             self.origin().signalled.remove(&thread);
             self.note_arrival(thread);
+            self.note_home();
             slot.post_call(Call { number: call::HOME, arguments: [0; 6] });
             return self.goes_where_bound(thread, node, bound);
         }

@@ -196,6 +196,18 @@ impl Agent {
         }
     }
 
+    /// At the origin: a thread has come here.
+    pub(super) fn note_home(&mut self) {
+        let are_home = self.origin().rooms[1..].iter().all(|room| room.threads == 0);
+        let now = self.now();
+        if let Some(packer) = self.packer().filter(|_| are_home)
+            && packer.packing.nodes() > 1
+        {
+            packer.packing.are_home(now);
+            self.return_memory();
+        }
+    }
+
     /// At the origin: moves a thread here that makes many calls and computes little.
     pub(super) fn send_home(&mut self, thread: u32) {
         if let Some(packer) = self.packer() {
@@ -205,10 +217,12 @@ impl Agent {
     }
 
     /// At the origin: notes that a thread moves. If packing did not request that, the program or
-    /// its user places threads, and packing stops.
-    pub(super) fn note_move(&mut self, thread: u32) {
+    /// its user places threads, and packing stops. Threads come to the origin by themselves if they
+    /// use shared mappings, which is no such wish.
+    pub(super) fn note_move(&mut self, thread: u32, node: NodeId) {
         if let Some(packer) = &mut self.packing
             && !packer.sent.remove(&thread)
+            && node != 0
         {
             packer.is_off = true;
         }

@@ -165,6 +165,31 @@ fn a_new_thread_is_noticed_soon() {
 }
 
 #[test]
+fn threads_that_come_home_by_themselves_are_tried_again_after_a_pause() {
+    let mut packing = Packing::new(vec![1, 1]);
+    let mut spent = vec![Spent::default(); 2];
+    let mut tried = Vec::new();
+    for now in (0..4_000_000_000u64).step_by(SHORT_LOOK_NS as usize) {
+        for node in &mut spent {
+            node.at = now;
+        }
+        spent[0].running = now;
+        (spent[0].delayed, spent[0].runnable) = (now, 2);
+        if packing.next().is_none_or(|next| next > now) {
+            continue;
+        }
+        if let Some(change) = packing.look(now, &spent) {
+            assert_eq!((change.nodes, change.why), (2, Why::Trial));
+            tried.push(now);
+            packing.are_home(now + 1);
+            assert_eq!(packing.nodes(), 1);
+        }
+    }
+    assert!((2..=3).contains(&tried.len()), "{tried:?}");
+    assert!(tried.windows(2).all(|two| two[1] - two[0] >= PAUSE_NS), "{tried:?}");
+}
+
+#[test]
 fn threads_that_stop_contending_are_spread_again() {
     let it = run(&[1, 1], 30, |now| if now < 5_000_000_000 { FIGHT } else { ALONE }, quiet);
     let nodes = it.nodes();
