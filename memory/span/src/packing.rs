@@ -246,8 +246,8 @@ impl Packing {
         }
     }
 
-    /// All threads have come to the origin by themselves, since they use memory or make calls there.
-    /// They count as packed.
+    /// All threads have come to the origin by themselves, since they use memory or make calls
+    /// there. They count as packed.
     pub fn are_home(&mut self, now: u64) {
         if self.nodes > 1 {
             self.nodes = 1;
