@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use crate::directories::{runtime_dir, scratch_dir, unique};
+use crate::directories::{keep_open_mpi_sessions, runtime_dir, scratch_dir, unique};
 use crate::processes::kill;
 
 /// Default time limit of a command and of a wait. It is generous because the machine may be busy.
@@ -129,6 +129,7 @@ impl Cmd {
     /// If it cannot be started.
     #[track_caller]
     pub fn spawn(self) -> Running {
+        keep_open_mpi_sessions();
         let stem = scratch_dir().join(format!("io-{}-{}", std::process::id(), unique()));
         let paths =
             [stem.with_extension("in"), stem.with_extension("out"), stem.with_extension("err")];

@@ -76,6 +76,23 @@ pub fn runtime_dir() -> &'static Path {
     })
 }
 
+/// Keeps the directory in which Open MPI 4 has those of its sessions. Each `mpirun` removes it if
+/// it is empty, and another `mpirun` that creates a session there meanwhile fails.
+pub fn keep_open_mpi_sessions() {
+    static KEPT: OnceLock<()> = OnceLock::new();
+    KEPT.get_or_init(|| {
+        let uid = rustix::process::geteuid().as_raw();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = host.split('.').next().expect("a first part");
+        let sessions = std::env::temp_dir().join(format!("ompi.{host}.{uid}"));
+        let kept = sessions.join("nagaya-tests");
+        while let Err(error) = fs::DirBuilder::new().recursive(true).mode(0o700).create(&kept) {
+            let removed = error.kind() == std::io::ErrorKind::NotFound;
+            assert!(removed, "{}: {error}", kept.display());
+        }
+    });
+}
+
 /// Returns a number that no other call in this process returns.
 pub fn unique() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
