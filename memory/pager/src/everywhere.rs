@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use rustix::fs::{SeekFrom, ftruncate, seek};
 use rustix::io::Errno;
-use rustix::mm::MprotectFlags;
+use rustix::mm::{MprotectFlags, ProtFlags};
 
 use crate::access::{Access, Place, Stops};
 use crate::error::PagerError;
@@ -156,6 +156,25 @@ impl Region {
         for range in met {
             self.unmap_view(range.start.max(of.start) as usize..range.end.min(of.end) as usize);
         }
+    }
+
+    /// Shows open pages again in place of another mapping, with its content and this protection.
+    /// Threads may read them all the time, and write them from now on.
+    pub fn take(
+        &mut self,
+        pages: Range<u64>,
+        bytes: &[u8],
+        protection: ProtFlags,
+    ) -> Result<(), PagerError> {
+        let view = self.view(pages.clone());
+        assert!(bytes.len() == view.len(), "as many bytes as pages have");
+        self.write_memory(view.start, bytes)?;
+        self.show(view.clone(), protection)?;
+        if self.is_watched {
+            self.register(view)?;
+            self.pages.change(pages, |page| (page.access, page.is_there) = (Access::Write, true));
+        }
+        Ok(())
     }
 
     /// Returns true if this page is mapped.

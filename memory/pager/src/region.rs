@@ -122,21 +122,28 @@ impl Region {
     pub fn restore(&self, pages: Range<u64>) -> Result<(), PagerError> {
         assert!(pages.end <= self.pages(), "beyond the region's end");
         let view = self.view(pages);
+        self.show(view.clone(), ProtFlags::empty())?;
+        if !self.is_watched {
+            return Ok(());
+        }
+        let system =
+            |why| PagerError::System { doing: "register shared memory with userfaultfd", why };
+        self.userfault.register(view).map_err(system)
+    }
+
+    /// Maps this part of the programs' view over a foreign mapping.
+    pub(crate) fn show(&self, view: Range<usize>, to: ProtFlags) -> Result<(), PagerError> {
         let start = with_exposed_provenance_mut(view.start);
         let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
         let offset = (view.start - self.place.start) as u64;
         let system = |doing| move |why| PagerError::System { doing, why };
-        // SAFETY: `view` is inside the region's address range, and its pages have no access.
+        // SAFETY: `view` is inside the region's address range, and threads may use it so.
         unsafe {
-            mmap(start, view.len(), ProtFlags::empty(), flags, &self.memory, offset)
+            mmap(start, view.len(), to, flags, &self.memory, offset)
                 .map_err(system("map shared memory again"))?;
             madvise(start, view.len(), Advice::LinuxDontFork)
-                .map_err(system("keep shared memory from children"))?;
+                .map_err(system("keep shared memory from children"))
         }
-        if !self.is_watched {
-            return Ok(());
-        }
-        self.userfault.register(view).map_err(system("register shared memory with userfaultfd"))
     }
 
     /// Maps an empty file over these pages in the programs' view, until

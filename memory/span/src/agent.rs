@@ -9,6 +9,7 @@ mod change;
 mod counts;
 mod driver;
 mod end;
+mod files;
 mod fork_queue;
 mod forks;
 mod load;

@@ -111,6 +111,26 @@ pub enum Message {
     Alive,
 }
 
+/// The number of a change that needs no acknowledgement.
+pub const UNACKNOWLEDGED: u64 = 0;
+
+impl Message {
+    /// Returns this message about the memory map, for a node that has no thread and no page. It
+    /// needs that before its first thread, and nobody waits for its acknowledgement. Nothing, if
+    /// this is another message.
+    pub fn unacknowledged(mut self) -> Option<Self> {
+        match &mut self {
+            Self::Protect { change, .. }
+            | Self::Close { change, .. }
+            | Self::Reset { change, .. }
+            | Self::Overlay { change, .. } => *change = UNACKNOWLEDGED,
+            Self::Open { .. } | Self::Text { .. } | Self::Lease { .. } => {}
+            _ => return None,
+        }
+        Some(self)
+    }
+}
+
 /// A request to the futex queues: see [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {

@@ -67,6 +67,7 @@ mod names;
 pub mod node;
 mod packing;
 pub mod place;
+mod private_files;
 mod processes;
 mod processors;
 mod ranges;

@@ -1,8 +1,6 @@
 //! System calls that change the memory map of all nodes, made at the origin: mmap(2), munmap(2),
 //! mprotect(2), mremap(2), madvise(2), brk(2) and others.
 
-use nagaya_gate::sites::Site;
-
 use crate::addresses::{Hint, PAGE};
 use crate::call::Call;
 use crate::here::Here;
@@ -10,7 +8,7 @@ use crate::names::name;
 use crate::request::Request;
 use crate::shared::{self, Overlay};
 use crate::slot::Slot;
-use crate::{inherit, raw, segments, sharing, stubs};
+use crate::{inherit, private_files, raw, segments, sharing, stubs};
 
 /// Advices of madvise that may have no effect. It has none on which a program depends (guards,
 /// zeros instead of the content).
@@ -169,6 +167,12 @@ unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
         // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         return unsafe { sharing::map(here, slot, a) };
     }
+    if !is_anonymous && protection & libc::PROT_WRITE as u32 == 0 {
+        // SAFETY: this function requires the program's arguments, at the origin.
+        if let Some(result) = unsafe { private_files::map(here, slot, a) } {
+            return result;
+        }
+    }
     if !is_anonymous {
         // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         let error = unsafe { sharing::check(a) };
@@ -215,8 +219,15 @@ unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
         name(here, slot, start, bytes, a);
     }
     if !is_anonymous && protection & libc::PROT_EXEC as u32 != 0 {
+        let bytes = filled - start;
         // SAFETY: the file's bytes were just written, and the program does not have them yet.
-        unsafe { patch(here, slot, start, filled) };
+        unsafe {
+            let text = std::slice::from_raw_parts(start as *const u8, bytes as usize);
+            match stubs::sites(text, &mut []) {
+                0 => {}
+                count => private_files::patch(here, slot, count, [start, start, bytes]),
+            }
+        }
     }
     if !is_anonymous && protection != filling {
         ask(Request::Protect { start, bytes, protection });
@@ -249,46 +260,6 @@ unsafe fn fill(start: u64, bytes: u64, descriptor: u64, offset: u64) -> Result<u
         }
     }
     Ok(filled)
-}
-
-/// Patches the system-call sites of code that has been mapped. Without memory for stubs they stay
-/// as they are.
-///
-/// # Safety
-/// The memory can be written, and runs nowhere yet.
-unsafe fn patch(here: &Here, slot: &Slot, start: u64, end: u64) {
-    let ask = |request| here.table.request(slot, request);
-    // SAFETY: this function requires memory that can be written and that nobody else uses.
-    let text = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, (end - start) as usize) };
-    let count = stubs::sites(text, &mut []);
-    if count == 0 {
-        return;
-    }
-    // The list of sites is behind the stubs.
-    let (room, list) = (stubs::room(count), (count * size_of::<Site>()) as u64);
-    let bytes = room + list.next_multiple_of(PAGE);
-    let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
-    let hint = Hint { hint: end.next_multiple_of(PAGE), low: false };
-    let at = ask(Request::Map { bytes, protection, is_file: false, hint });
-    if at < 0 {
-        return;
-    }
-    let at = at as u64;
-    if !stubs::is_near(start, text.len(), at, bytes) {
-        ask(Request::Unmap { start: at, bytes });
-        return;
-    }
-    // SAFETY: new memory of zeros, which are sites.
-    let (into, sites) = unsafe {
-        let into = std::slice::from_raw_parts_mut(at as *mut u8, room as usize);
-        let sites = std::slice::from_raw_parts_mut((at + room) as *mut Site, count);
-        (into, sites)
-    };
-    stubs::sites(text, sites);
-    stubs::patch(text, start, sites, into, at);
-    let protection = (libc::PROT_READ | libc::PROT_EXEC) as u32;
-    ask(Request::Protect { start: at, bytes, protection });
-    ask(Request::Stubs { text: [start, end], stubs: at, bytes });
 }
 
 /// # Safety

@@ -20,6 +20,8 @@ pub enum Overlay {
     Shared,
     /// An empty file, since the pages of a private file mapping lie beyond the end of its file.
     Beyond,
+    /// A private file mapping that the program cannot write. It stands at the origin.
+    Text,
 }
 
 /// Ranges of addresses, in order: written by the agent, read by all threads without a lock.

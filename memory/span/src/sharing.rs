@@ -102,7 +102,7 @@ pub unsafe fn check(a: [u64; 6]) -> i64 {
 
 /// # Safety
 /// As for [`check`]. The mapping is outside the program's memory.
-unsafe fn map_anywhere(a: [u64; 6]) -> i64 {
+pub unsafe fn map_anywhere(a: [u64; 6]) -> i64 {
     let flags = (a[3] as i32 & !WHERE & !libc::MAP_POPULATE & !libc::MAP_LOCKED) as u64;
     // SAFETY: `check` requires the program's arguments; without an address the call replaces
     // nothing.
@@ -125,7 +125,7 @@ pub unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     let reads_only = protection as i32 & (libc::PROT_READ | libc::PROT_WRITE) == libc::PROT_READ;
     let may_lease = here.nodes > 1 && reads_only && flags & libc::MAP_ANONYMOUS == 0;
     let lease = may_lease.then_some((a[4] as i32, a[5]));
-    let start = place(here, slot, flags, a[0], bytes, lease);
+    let start = place_shared(here, slot, flags, a[0], bytes, lease);
     let mut result = start;
     // SAFETY: this function created the mapping, and the addresses were just assigned to this
     // thread.
@@ -163,7 +163,7 @@ pub unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
 
 /// Addresses for such memory: the start, or an error. `lease`: the descriptor of a file that will
 /// be mapped for reading, and the offset.
-fn place(
+fn place_shared(
     here: &Here,
     slot: &Slot,
     flags: i32,
@@ -172,14 +172,7 @@ fn place(
     lease: Option<(i32, u64)>,
 ) -> i64 {
     let ask = |request| here.table.request(slot, request);
-    let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, true);
-    let start = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
-        0 => {
-            let hint = Hint::of_mmap(&[wanted, 0, 0, flags as u64, 0, 0]);
-            ask(Request::Map { bytes, protection: 0, is_file, hint })
-        }
-        _ => ask(Request::MapAt { start: wanted, bytes, protection: 0, replaces, is_file }),
-    };
+    let start = place(here, slot, flags, wanted, bytes);
     if start < 0 {
         return start;
     }
@@ -193,6 +186,19 @@ fn place(
             error
         }
     }
+}
+
+/// Addresses for a mapping of a file, as mmap's flags want them: the start, or an error.
+pub fn place(here: &Here, slot: &Slot, flags: i32, wanted: u64, bytes: u64) -> i64 {
+    let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, true);
+    let request = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
+        0 => {
+            let hint = Hint::of_mmap(&[wanted, 0, 0, flags as u64, 0, 0]);
+            Request::Map { bytes, protection: 0, is_file, hint }
+        }
+        _ => Request::MapAt { start: wanted, bytes, protection: 0, replaces, is_file },
+    };
+    here.table.request(slot, request)
 }
 
 /// mprotect where it meets such memory: the kernel refuses to let a file be written that was opened
@@ -263,7 +269,7 @@ pub unsafe fn remap(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     }
     let protection = (ask(Request::Inspect(old)) & !Request::OF_FILE) as u32;
     let place_flags = if is_fixed { libc::MAP_FIXED } else { 0 };
-    let new = place(here, slot, place_flags, if is_fixed { wanted } else { 0 }, bytes, None);
+    let new = place_shared(here, slot, place_flags, if is_fixed { wanted } else { 0 }, bytes, None);
     if new < 0 {
         return new;
     }

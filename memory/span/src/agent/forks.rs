@@ -111,6 +111,21 @@ impl Agent {
         self.prepare_copy();
     }
 
+    /// These pages are memory from now on. A copy that has begun without them begins again.
+    pub(super) fn copy_again(&mut self, pages: &Range<Page>) {
+        let forks = &mut self.origin().forks;
+        match &mut forks.now {
+            Some(fork) if !fork.by.is_empty() => fork.used.insert(pages.clone()),
+            Some(fork) => {
+                let thread = fork.thread;
+                forks.now = None;
+                forks.waiting.push_front(thread);
+                self.begin_copy();
+            }
+            None => {}
+        }
+    }
+
     fn prepare_copy(&mut self) {
         let origin = self.origin();
         let map = origin.memory_map();
@@ -227,9 +242,9 @@ impl Agent {
         let mut snapshot = snapshot.expect("it is made");
         let origin = self.origin.as_ref().expect("at the origin");
         let inheritance = origin.addresses.inheritance();
-        // The kernel copies shared mappings and empty files to the child.
+        // The kernel copies other mappings to the child.
         let mut closed = origin.addresses.taken();
-        let laid = self.shared.iter().chain(self.beyond.iter());
+        let laid = self.laid().into_iter();
         let laid = laid.map(|it| it.start * PAGE..it.end * PAGE);
         laid.chain(inheritance.missing()).for_each(|it| closed.remove(it));
         let own: Vec<Range<u64>> = closed.iter().collect();

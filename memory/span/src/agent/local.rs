@@ -6,8 +6,6 @@
 //! been packed on the origin again, it fetches the pages that are elsewhere, and the memory becomes
 //! local again.
 
-use std::ops::Range;
-
 use coherence::message::Page;
 use coherence::sequential::Event;
 use node::driver::Driver as _;
@@ -33,11 +31,6 @@ impl Agent {
             Ok(held) => held.into_iter().for_each(|pages| self.step(Event::Loaded(pages))),
             Err(error) => self.end(1, &error.to_string()),
         }
-    }
-
-    /// Returns the pages that show other mappings.
-    fn laid(&self) -> Vec<Range<Page>> {
-        self.shared.iter().chain(self.beyond.iter()).collect()
     }
 
     /// All threads have been sent to the origin: their pages shall follow.
@@ -112,6 +105,8 @@ impl Agent {
         if let Err(error) = self.engine.memory.unwatch(&laid) {
             self.end(1, &error.to_string());
         }
+        // Other nodes have no page, as in the beginning.
+        self.origin().is_used[1..].fill(false);
         let (all, now) = (0..self.engine.memory.pages(), self.now());
         self.waits.all_go_on(all, now);
     }

@@ -74,7 +74,9 @@ impl Agent {
         match plan {
             Plan::Answer(answer) => self.answer(thread, answer),
             Plan::Change(effect, range, answer) => {
-                let node = match self.tries_nodes() {
+                // A mapping of the origin's is its own when it becomes memory.
+                let is_origins = matches!(effect, Effect::Overlay(_));
+                let node = match is_origins || self.tries_nodes() {
                     true => 0,
                     false => self.origin().nodes[thread as usize].unwrap_or(0),
                 };

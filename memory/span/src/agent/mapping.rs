@@ -17,7 +17,7 @@ use super::change::{Changes, Effect, Request};
 use super::origin::Origin;
 use super::state::Agent;
 use crate::addresses::PAGE;
-use crate::frame::Message;
+use crate::frame::{Message, UNACKNOWLEDGED};
 use crate::shared::Overlay;
 
 /// On every node.
@@ -40,7 +40,11 @@ impl Agent {
         let done = match message {
             Message::Protect { change, protection, .. } => {
                 self.end_text(range.clone());
-                let done = self.protect(range, Some(protection));
+                let owned = match protection & libc::PROT_WRITE as u32 {
+                    0 => Ok(()),
+                    _ => self.own_files(&range, protection),
+                };
+                let done = owned.and_then(|()| self.protect(range, Some(protection)));
                 self.acknowledge(change);
                 done
             }
@@ -127,6 +131,7 @@ impl Agent {
     fn acknowledge(&mut self, change: u64) {
         match self.origin {
             Some(_) => self.done(self.me, change),
+            None if change == UNACKNOWLEDGED => {}
             None => self.notify(0, Message::Acknowledge { change }),
         }
     }

@@ -14,6 +14,9 @@ use crate::packing::Spent;
 use crate::request_table::THREADS_MAX;
 use crate::{raw, scheduling, threads};
 
+/// Messages about the memory map that are sent together, at most.
+const LATE_MAX: usize = 256;
+
 impl Agent {
     /// Serves until the program ends, which ends the process.
     pub fn run(mut self) -> ! {
@@ -27,9 +30,30 @@ impl Agent {
         unreachable!("the process ends with the program")
     }
 
-    /// Sends a message with a body.
+    /// Sends a message with a body. Messages about the memory map to a node without threads are
+    /// sent together, and before any other.
     pub(super) fn send(&mut self, to: NodeId, frame: Frame, body: Vec<u8>) {
+        if let Some(origin) = &mut self.origin
+            && !origin.is_used[to as usize]
+            && let Frame::Word(message) = &frame
+            && let Some(message) = message.unacknowledged()
+        {
+            let late = &mut origin.late[to as usize];
+            late.push((message, body));
+            if late.len() >= LATE_MAX {
+                self.send_late(to);
+            }
+            return;
+        }
+        self.send_late(to);
         self.engine.send(to, &frame.bytes(), body);
+    }
+
+    fn send_late(&mut self, to: NodeId) {
+        let Some(origin) = &mut self.origin else { return };
+        for (message, body) in std::mem::take(&mut origin.late[to as usize]) {
+            self.engine.send(to, &Frame::Word(message).bytes(), body);
+        }
     }
 
     /// Sends a message without a body.

@@ -9,6 +9,7 @@ use super::change::Changes;
 use super::fork_queue::Forks;
 use crate::addresses::{Addresses, PAGE};
 use crate::balance::Balance;
+use crate::frame::Message;
 use crate::futex_queues::Futexes;
 use crate::limits;
 use crate::place::{Policy, Room};
@@ -30,6 +31,8 @@ pub struct Origin {
     pub(super) nodes: Vec<Option<NodeId>>,
     /// The nodes that have had threads.
     pub(super) is_used: Vec<bool>,
+    /// Messages about the memory map that are not sent yet, by node.
+    pub(super) late: Vec<Vec<(Message, Vec<u8>)>>,
     /// The nodes that have begun.
     pub(super) has_begun: Vec<bool>,
     pub(super) changes: Changes,
@@ -63,6 +66,7 @@ impl Origin {
             balance: Balance::default(),
             nodes,
             is_used: (0..rooms.len()).map(|node| node == 0).collect(),
+            late: vec![Vec::new(); rooms.len()],
             has_begun: vec![false; rooms.len()],
             rooms,
             changes: Changes::default(),

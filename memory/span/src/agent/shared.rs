@@ -26,8 +26,10 @@ use crate::shared::{self, Overlay, RANGES_MAX};
 impl Agent {
     /// Makes these pages show another mapping.
     pub(super) fn overlay(&mut self, pages: Range<Page>, kind: Overlay) -> Result<(), PagerError> {
-        if kind == Overlay::Beyond {
-            self.engine.memory.lay_end(pages.clone())?;
+        match kind {
+            Overlay::Beyond => self.engine.memory.lay_end(pages.clone())?,
+            Overlay::Text if self.origin.is_none() => self.copies.leased.insert(pages.clone()),
+            _ => {}
         }
         self.set_overlay(pages, kind, true);
         Ok(())
@@ -35,7 +37,7 @@ impl Agent {
 
     /// Makes these pages show the segment again.
     pub(super) fn remove_overlays(&mut self, pages: &Range<Page>) {
-        for kind in [Overlay::Shared, Overlay::Beyond] {
+        for kind in [Overlay::Shared, Overlay::Beyond, Overlay::Text] {
             if self.overlaid(kind).met(pages).next().is_some() {
                 self.set_overlay(pages.clone(), kind, false);
             }
@@ -46,10 +48,11 @@ impl Agent {
         match kind {
             Overlay::Shared => &mut self.shared,
             Overlay::Beyond => &mut self.beyond,
+            Overlay::Text => &mut self.files,
         }
     }
 
-    fn set_overlay(&mut self, pages: Range<Page>, kind: Overlay, are: bool) {
+    pub(super) fn set_overlay(&mut self, pages: Range<Page>, kind: Overlay, are: bool) {
         let laid = self.overlaid(kind);
         // Only ranges that touch these change.
         let near = pages.start.saturating_sub(1)..pages.end + 1;
@@ -71,12 +74,13 @@ impl Agent {
         match kind {
             Overlay::Shared => shared::are(&all),
             Overlay::Beyond => shared::are_beyond(&all),
+            Overlay::Text => {}
         }
     }
 
-    /// Returns true if the table has room for more ranges.
+    /// Returns true if there is room for more ranges in the table that threads read.
     pub(super) fn has_overlay_room(&mut self, kind: Overlay) -> bool {
-        self.overlaid(kind).count() < RANGES_MAX / 2
+        kind == Overlay::Text || self.overlaid(kind).count() < RANGES_MAX / 2
     }
 
     /// Returns true if these pages may be unmapped: that may split a range in two.
@@ -89,16 +93,23 @@ impl Agent {
     /// Returns true if this page shows another mapping.
     pub(super) fn is_overlaid(&self, page: Page) -> bool {
         let page = page..page + 1;
-        self.shared.covers(&page) || self.beyond.covers(&page)
+        [&self.shared, &self.beyond, &self.files].into_iter().any(|laid| laid.covers(&page))
+    }
+
+    /// Returns the pages that show other mappings.
+    pub(super) fn laid(&self) -> Vec<Range<Page>> {
+        self.shared.iter().chain(self.beyond.iter()).chain(self.files.iter()).collect()
     }
 
     /// Moves a thread to the origin that has faulted at a shared mapping, unless this node may have
-    /// a copy. Returns false if the page is none of a shared mapping.
+    /// a copy. Returns false if the page is none of a mapping that stands at the origin.
     pub(super) fn send_to_origin(&mut self, fault: &pager::Fault) -> bool {
-        if !self.shared.covers(&(fault.page..fault.page + 1)) {
+        let page = fault.page..fault.page + 1;
+        let is_file = self.files.covers(&page);
+        if !is_file && !self.shared.covers(&page) {
             return false;
         }
-        if self.wants_copy(fault.page) {
+        if is_file && self.read_text(fault.page) || self.wants_copy(fault.page) {
             return true;
         }
         let now = self.now();
@@ -115,6 +126,7 @@ impl Agent {
         let mut met: Vec<Range<Page>> = self.beyond.met(&pages).collect();
         if self.origin.is_some() {
             met.extend(self.shared.met(&pages));
+            met.extend(self.files.met(&pages));
         }
         met.into_iter().try_for_each(|range| {
             self.engine.memory.restore(range.start.max(pages.start)..range.end.min(pages.end))
@@ -166,8 +178,8 @@ impl Agent {
             }
             // A thread that reads the page at the origin gets the signal for the error.
             Some((lease, Err(_))) => self.recall(lease),
-            // The lease has been recalled, and the node has received that.
-            None => {}
+            // Otherwise the lease has been recalled, and the node has received that.
+            None => drop(self.send_shown(to, &(first..end))),
         }
     }
 
@@ -256,8 +268,12 @@ impl Agent {
                 continue;
             }
             self.copies.are_here = true;
-            if let Err(error) = self.engine.memory.bring(page..page + 1, Some(bytes), Access::Read)
-            {
+            // Before Linux 6.4 a page cannot be mapped read-only. Nothing can write it anyway.
+            let access = match self.engine.memory.can_allow_read() {
+                true => Access::Read,
+                false => Access::Write,
+            };
+            if let Err(error) = self.engine.memory.bring(page..page + 1, Some(bytes), access) {
                 self.end(1, &error.to_string());
             }
             self.resumed(page, now);

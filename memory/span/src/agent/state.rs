@@ -84,6 +84,8 @@ pub struct Agent {
     pub(super) shared: Ranges,
     /// Pages of private file mappings beyond the end of their file.
     pub(super) beyond: Ranges,
+    /// Pages of private file mappings that the program cannot write.
+    pub(super) files: Ranges,
     /// Counts for the report, if one is wanted.
     pub(super) seen: Option<Box<Seen>>,
     /// Files that are mapped shared and read-only: the origin's leases, other nodes' copies.
@@ -123,6 +125,7 @@ impl Agent {
             texts: Texts::default(),
             shared: Ranges::default(),
             beyond: Ranges::default(),
+            files: Ranges::default(),
             seen: None,
             leases: Leases::default(),
             copies: Copies::default(),

@@ -1,0 +1,91 @@
+//! Private file mappings that the program cannot write ([`private_files`](crate::private_files)).
+//! The origin's kernel has the mapping; other nodes read their own file (see `texts`) or get copies
+//! of pages. When the program may write them, they become memory as any other.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+
+use coherence::message::{NodeId, Page};
+use coherence::sequential::Event;
+use node::sequential::Replica as _;
+use pager::PagerError;
+use rustix::mm::ProtFlags;
+
+use super::state::Agent;
+use crate::addresses::PAGE;
+use crate::frame::{Frame, Message};
+use crate::shared::Overlay;
+
+/// Pages that are read at once when they become memory.
+const TOGETHER: Page = 256;
+
+/// Returns what these pages of this process show. A page of a file that has become shorter is an
+/// error.
+fn shown(pages: &Range<Page>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; ((pages.end - pages.start) * PAGE) as usize];
+    File::open("/proc/self/mem")?.read_exact_at(&mut bytes, pages.start * PAGE)?;
+    Ok(bytes)
+}
+
+impl Agent {
+    /// The program may write these pages from now on: those that show a file become memory.
+    pub(super) fn own_files(
+        &mut self,
+        pages: &Range<Page>,
+        protection: u32,
+    ) -> Result<(), PagerError> {
+        let cut = |it: Range<Page>| it.start.max(pages.start)..it.end.min(pages.end);
+        let met: Vec<Range<Page>> = self.files.met(pages).map(cut).collect();
+        for range in met {
+            if self.origin.is_some() {
+                self.take_files(&range, protection)?;
+            } else {
+                self.copies.end(&range);
+                self.engine.memory.discard_all(range.clone())?;
+            }
+            self.set_overlay(range.clone(), Overlay::Text, false);
+            if self.origin.is_some() {
+                self.step(Event::Loaded(range));
+            }
+        }
+        Ok(())
+    }
+
+    /// At the origin: gives pages the content that they show. Threads may use them meanwhile.
+    fn take_files(&mut self, pages: &Range<Page>, protection: u32) -> Result<(), PagerError> {
+        let protection = ProtFlags::from_bits_truncate(protection);
+        let mut at = pages.start;
+        while at < pages.end {
+            let part = at..pages.end.min(at + TOGETHER);
+            let bytes = shown(&part).or_else(|_| {
+                let each = part.clone().map(|page| {
+                    shown(&(page..page + 1)).unwrap_or_else(|_| vec![0; PAGE as usize])
+                });
+                Ok::<_, PagerError>(each.collect::<Vec<_>>().concat())
+            })?;
+            self.engine.memory.take(part.clone(), &bytes, protection)?;
+            at = part.end;
+        }
+        self.copy_again(pages);
+        Ok(())
+    }
+
+    /// At the origin: sends copies of pages that show a private file to a node. Returns false if
+    /// they show none.
+    pub(super) fn send_shown(&mut self, to: NodeId, pages: &Range<Page>) -> bool {
+        if !self.files.covers(pages) {
+            return false;
+        }
+        let (first, count) = (pages.start, pages.end - pages.start);
+        match shown(pages) {
+            Ok(body) => self.send(to, Frame::Word(Message::Copies { first, pages: count }), body),
+            // A thread that reads the page at the origin gets the signal for the error.
+            Err(_) => {
+                let recall = Message::Recall { lease: 0, first, pages: count };
+                self.notify(to, recall);
+            }
+        }
+        true
+    }
+}
