@@ -63,3 +63,23 @@ fn a_read_past_the_new_end_of_a_mapped_file_raises_sigbus() {
 fn a_mapping_over_a_shared_mapping_is_new_on_all_nodes() {
     says_right("leases", "unmapped");
 }
+
+#[test]
+fn threads_that_read_a_private_mapping_stay_on_their_nodes() {
+    says_right("private", "read");
+}
+
+#[test]
+fn a_private_mapping_that_becomes_writable_is_memory_of_all_nodes() {
+    says_right("private", "written");
+}
+
+#[test]
+fn a_use_of_a_private_mapping_past_the_new_end_of_its_file_raises_sigbus() {
+    says_right("private", "cut");
+}
+
+#[test]
+fn children_have_private_mappings_also_while_these_become_writable() {
+    says_right("private", "forked");
+}

@@ -67,7 +67,6 @@ impl Agent {
             self.engine.memory.take(part.clone(), &bytes, protection)?;
             at = part.end;
         }
-        self.copy_again(pages);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 use coherence::message::{NodeId, Page};
 
 use crate::ranges::Ranges;
+use crate::request::Request;
 use crate::snapshot::Snapshot;
 
 /// Threads that fork.
@@ -15,6 +16,15 @@ pub struct Forks {
     pub now: Option<Fork>,
     /// With the thread that forks.
     pub given: Option<*mut Snapshot>,
+    /// Requests that wait for the end of the fork, and their threads.
+    pub delayed: Vec<(u32, Request)>,
+}
+
+impl Forks {
+    /// Returns true if a child is being made.
+    pub fn is_under_way(&self) -> bool {
+        self.now.is_some() || self.given.is_some()
+    }
 }
 
 /// A copy that is made.

@@ -78,10 +78,14 @@ impl Agent {
     }
 
     fn begin_copy(&mut self) {
-        let origin = self.origin();
-        if origin.forks.now.is_some() || origin.forks.given.is_some() {
+        let forks = &mut self.origin().forks;
+        if forks.is_under_way() {
             return;
         }
+        for (thread, request) in std::mem::take(&mut forks.delayed) {
+            self.serve_request(thread, request);
+        }
+        let origin = self.origin();
         let Some(thread) = origin.forks.waiting.pop_front() else { return };
         if !snapshot::can_be() {
             self.answer(thread, -i64::from(libc::ENOSYS));
@@ -109,21 +113,6 @@ impl Agent {
         pages.into_iter().for_each(|pages| fork.used.insert(pages));
         fork.by.retain(|node| *node != from);
         self.prepare_copy();
-    }
-
-    /// These pages are memory from now on. A copy that has begun without them begins again.
-    pub(super) fn copy_again(&mut self, pages: &Range<Page>) {
-        let forks = &mut self.origin().forks;
-        match &mut forks.now {
-            Some(fork) if !fork.by.is_empty() => fork.used.insert(pages.clone()),
-            Some(fork) => {
-                let thread = fork.thread;
-                forks.now = None;
-                forks.waiting.push_front(thread);
-                self.begin_copy();
-            }
-            None => {}
-        }
     }
 
     fn prepare_copy(&mut self) {

@@ -26,6 +26,10 @@ enum Plan {
 impl Agent {
     /// Serves a request about the memory map. Returns any other request.
     pub(super) fn serve_map_request(&mut self, thread: u32, request: Request) -> Option<Request> {
+        if self.must_wait_for_fork(&request) {
+            self.origin().forks.delayed.push((thread, request));
+            return None;
+        }
         let plan = match request {
             Request::Map { bytes, protection, is_file, hint } => {
                 self.plan_map(bytes, protection, is_file, hint)
@@ -178,6 +182,20 @@ impl Agent {
         let range = addresses.not_of_file(range);
         let answer = (range.end - start) as i64;
         Plan::Change(Effect::Reset(None), range, answer)
+    }
+
+    /// Returns true if pages that show a file would become memory while a child is made: it would
+    /// have neither.
+    fn must_wait_for_fork(&mut self, request: &Request) -> bool {
+        let &Request::Protect { start, bytes, protection } = request else { return false };
+        let writes = protection & libc::PROT_WRITE as u32 != 0;
+        let origin = self.origin();
+        let range = match origin.addresses.range(start, bytes) {
+            Some(range) if writes && origin.forks.is_under_way() => range,
+            _ => return false,
+        };
+        let pages = self.pages_of(&range);
+        self.files.met(&pages).next().is_some()
     }
 
     fn plan_protect(&mut self, start: u64, bytes: u64, protection: u32) -> Plan {
