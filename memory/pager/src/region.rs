@@ -6,6 +6,7 @@
 //! few large mappings, which are opened page by page as the region grows. An access beyond the
 //! region gives SIGSEGV. A page may be any multiple of the system's page.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::with_exposed_provenance_mut;
@@ -42,6 +43,8 @@ pub struct Region {
     pub(crate) opened: Option<Ranges>,
     /// Threads stop at pages. If not, they use all pages as they use other memory.
     pub(crate) is_watched: bool,
+    /// The empty file of [`lay_end`](Self::lay_end).
+    empty: OnceCell<OwnedFd>,
     stopped: Vec<Stopped>,
 }
 
@@ -58,8 +61,19 @@ impl Region {
         let memory = memfd_create("nagaya-pages", MemfdFlags::CLOEXEC)
             .map_err(|why| PagerError::System { doing: "make shared memory", why })?;
         let (count, mapped, pages, opened, stopped) = Default::default();
-        let is_watched = true;
-        Ok(Self { userfault, memory, place, count, pages, mapped, opened, is_watched, stopped })
+        let (is_watched, empty) = (true, OnceCell::new());
+        Ok(Self {
+            userfault,
+            memory,
+            place,
+            count,
+            pages,
+            mapped,
+            opened,
+            is_watched,
+            empty,
+            stopped,
+        })
     }
 
     /// Adds zero pages without access. Returns the number of the first new page.
@@ -155,15 +169,21 @@ impl Region {
     pub fn lay_end(&self, pages: Range<u64>) -> Result<(), PagerError> {
         assert!(pages.end <= self.pages(), "beyond the region's end");
         let system = |doing| move |why| PagerError::System { doing, why };
-        let empty = memfd_create("nagaya-end", MemfdFlags::CLOEXEC)
-            .map_err(system("make an empty file"))?;
+        let empty = match self.empty.get() {
+            Some(empty) => empty,
+            None => {
+                let new = memfd_create("nagaya-end", MemfdFlags::CLOEXEC)
+                    .map_err(system("make an empty file"))?;
+                self.empty.get_or_init(|| new)
+            }
+        };
         let view = self.view(pages);
         let start = with_exposed_provenance_mut(view.start);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: replaces a part of the programs' view, which the region mapped and no reference
         // covers.
-        match unsafe { mmap(start, view.len(), protection, flags, &empty, 0) } {
+        match unsafe { mmap(start, view.len(), protection, flags, empty, 0) } {
             Ok(_) => Ok(()),
             Err(Errno::NOMEM) => Err(PagerError::Mappings),
             Err(why) => Err(system("map an empty file")(why)),

@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 
 use nagaya_gate::sites::Site;
 use nagaya_layout::Seed;
+use nagaya_loader::elf::Load;
 use nagaya_loader::stack::{Auxiliary, Contents};
 use nagaya_loader::{Executable, LoadError, LoadErrorKind, Program};
 use rustix::io::Errno;
 
 use crate::addresses::PAGE;
 use crate::clocks;
+use crate::mapped::Mapped;
 use crate::report::{Area, What};
 use crate::stubs;
 
@@ -50,7 +52,7 @@ pub struct Part {
 }
 
 /// A part of a file that stands in the segment, for reading: `bytes` of it, from `offset` on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Text {
     /// The file.
     pub path: PathBuf,
@@ -60,6 +62,8 @@ pub struct Text {
     pub offset: u64,
     /// Its length.
     pub bytes: u64,
+    /// The mapping to be moved there, if the part has not been written.
+    pub mapped: Option<Mapped>,
 }
 
 /// The layout of the loaded program.
@@ -184,7 +188,16 @@ fn place(executable: &Executable, lowest: u64) -> u64 {
     lowest.next_multiple_of(align) + executable.headers.start() % align
 }
 
-/// Writes the loadable parts so that the first page is at `at`; the end of the last.
+/// Code of an executable: it stands in the segment, or is to be moved there.
+struct Code {
+    start: u64,
+    offset: u64,
+    bytes: u64,
+    /// The index of its text, if that is mapped.
+    mapped: Option<usize>,
+}
+
+/// Maps or writes the loadable parts so that the first page is at `at`; the end of the last.
 fn map(
     executable: &Executable,
     at: u64,
@@ -192,45 +205,64 @@ fn map(
     texts: &mut Vec<Text>,
     write: &mut impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
 ) -> Result<u64, LoadError> {
+    let (path, file) = (&executable.path, &executable.file);
     let bias = at.wrapping_sub(executable.headers.start());
     let (mut end, mut codes) = (at, Vec::new());
-    for load in &executable.headers.loads {
+    let loads = &executable.headers.loads;
+    let end_page = |load: &Load| (load.address + load.memory_size).div_ceil(PAGE);
+    let are_apart = loads.windows(2).all(|two| end_page(&two[0]) <= two[1].address / PAGE);
+    for load in loads {
         let in_page = load.address % PAGE;
         let start = bias.wrapping_add(load.address - in_page);
-        // The file's bytes before the part show in its first page, as with mmap.
-        copy(
-            &executable.path,
-            &executable.file,
-            start,
-            load.offset - in_page,
-            in_page + load.file_size,
-            write,
-        )?;
-        let bytes = (in_page + load.memory_size).next_multiple_of(PAGE);
-        parts.push(Part { start, bytes, protection: load.protection });
-        if load.protection & libc::PROT_EXEC as u32 != 0 {
-            codes.push((start, load.offset - in_page, in_page + load.file_size));
+        let (offset, bytes) = (load.offset - in_page, in_page + load.file_size);
+        let [writes, executes] = [libc::PROT_WRITE, libc::PROT_EXEC]
+            .map(|protection| load.protection & protection as u32 != 0);
+        let mut mapped = None;
+        if !writes && are_apart && load.memory_size == load.file_size {
+            mapped = Mapped::new(file, offset, bytes, load.protection);
+            mapped = if executes { mapped.and_then(Mapped::writable) } else { mapped };
         }
-        if load.protection & libc::PROT_WRITE as u32 == 0 {
-            let (path, offset) = (executable.path.clone(), load.offset - in_page);
-            texts.push(Text { path, start, offset, bytes: in_page + load.file_size });
+        if mapped.is_none() {
+            // The file's bytes before the part show in its first page, as with mmap.
+            copy(path, file, start, offset, bytes, write)?;
         }
-        end = end.max(start + bytes);
+        let room = (in_page + load.memory_size).next_multiple_of(PAGE);
+        parts.push(Part { start, bytes: room, protection: load.protection });
+        end = end.max(start + room);
+        if executes {
+            let mapped = mapped.is_some().then_some(texts.len());
+            codes.push((Code { start, offset, bytes, mapped }, load.protection));
+        }
+        if !writes {
+            texts.push(Text { path: path.clone(), start, offset, bytes, mapped });
+        }
     }
-    for (start, offset, bytes) in codes {
+    for (code, protection) in codes {
+        let Code { start, offset, bytes, mapped } = code;
+        if let Some(mapped) = mapped.and_then(|at| texts[at].mapped.as_mut()) {
+            (end, _) = patch(path, start, mapped.bytes_mut(), end, parts, write)?;
+            mapped
+                .protect(protection)
+                .map_err(|errno| LoadError::new(path, LoadErrorKind::System("mprotect", errno)))?;
+            continue;
+        }
         let mut text = vec![0; bytes as usize];
         let mut take = |to: u64, bytes: &[u8]| {
             text[(to - start) as usize..][..bytes.len()].copy_from_slice(bytes);
             Ok(())
         };
-        copy(&executable.path, &executable.file, start, offset, bytes, &mut take)?;
-        end = patch(&executable.path, start, &mut text, end, parts, write)?;
+        copy(path, file, start, offset, bytes, &mut take)?;
+        let (behind, is_changed) = patch(path, start, &mut text, end, parts, write)?;
+        if is_changed {
+            write(start, &text).map_err(|kind| LoadError::new(path, kind))?;
+        }
+        end = behind;
     }
     Ok(end)
 }
 
-/// Patches the system-call sites of code at `start`; its stubs begin at `end`. Returns the end of
-/// the stubs.
+/// Patches the system-call sites of code that will run at `start`; its stubs begin at `end`.
+/// Returns the end of the stubs, and true if the code has been changed.
 fn patch(
     path: &Path,
     start: u64,
@@ -238,21 +270,19 @@ fn patch(
     end: u64,
     parts: &mut Vec<Part>,
     write: &mut impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
-) -> Result<u64, LoadError> {
+) -> Result<(u64, bool), LoadError> {
     let mut sites = vec![Site::default(); stubs::sites(text, &mut [])];
     stubs::sites(text, &mut sites);
     let (at, bytes) = (end, stubs::room(sites.len()));
     if sites.is_empty() || !stubs::is_near(start, text.len(), at, bytes) {
-        return Ok(end);
+        return Ok((end, false));
     }
     let mut into = vec![0; bytes as usize];
     stubs::patch(text, start, &sites, &mut into, at);
-    for (to, bytes) in [(start, &*text), (at, &into)] {
-        write(to, bytes).map_err(|kind| LoadError::new(path, kind))?;
-    }
+    write(at, &into).map_err(|kind| LoadError::new(path, kind))?;
     let protection = (libc::PROT_READ | libc::PROT_EXEC) as u32;
     parts.push(Part { start: at, bytes, protection });
-    Ok(at + bytes)
+    Ok((at + bytes, true))
 }
 
 /// Copies this many bytes of a file, or fewer if it ends.

@@ -59,6 +59,7 @@ mod kernel_threads;
 mod leases;
 mod leave;
 mod limits;
+mod mapped;
 mod mask;
 mod memory_calls;
 mod migrate;

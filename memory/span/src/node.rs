@@ -238,9 +238,9 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
         wanted: report,
     });
     early.into_iter().for_each(|message| agent.handle(message));
-    if let Some(image) = &image {
+    if let Some(image) = image {
         let memory = order.program.as_ref().and_then(|program| program.memory);
-        agent.begin(&image.parts, &image.texts, memory);
+        agent.begin(&image.parts, image.texts, memory);
     }
     Ok((agent, first_thread))
 }

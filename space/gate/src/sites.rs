@@ -123,6 +123,21 @@ mod tests {
     }
 
     #[test]
+    fn sites_are_found_wherever_they_are() {
+        // mov $39,%eax; syscall
+        let code = b"\xb8\x27\0\0\0\x0f\x05";
+        for room in code.len()..220 {
+            for at in 0..=room - code.len() {
+                let mut text = vec![0x0f; room];
+                text[at..at + code.len()].copy_from_slice(code);
+                let mut sites = [Site::default()];
+                assert_eq!(find(&text, &ALL, &mut sites), 1, "at {at} of {room}");
+                assert_eq!(sites[0].start(), at);
+            }
+        }
+    }
+
+    #[test]
     fn a_short_site_leads_to_its_stub_by_padding() {
         // ret; a long nop; xor %eax,%eax; syscall; ret
         let code = b"\xc3\x66\x2e\x0f\x1f\x84\0\0\0\0\0\x31\xc0\x0f\x05\xc3";

@@ -12,9 +12,12 @@ use node::sequential::Replica as _;
 use pager::PagerError;
 use rustix::mm::ProtFlags;
 
+use super::change::Effect;
 use super::state::Agent;
 use crate::addresses::PAGE;
 use crate::frame::{Frame, Message};
+use crate::image::Text;
+use crate::mapped::Mapped;
 use crate::shared::Overlay;
 
 /// Pages that are read at once when they become memory.
@@ -50,6 +53,18 @@ impl Agent {
             }
         }
         Ok(())
+    }
+
+    /// At the origin, before the program starts: moves a part of it to its place.
+    pub(super) fn lay_text(&mut self, text: &Text, mapped: Mapped) {
+        let range = text.start..text.start + text.bytes.next_multiple_of(PAGE);
+        let pages = self.pages_of(&range);
+        self.change(Effect::Overlay(Overlay::Text), pages, 0, None);
+        // SAFETY: the program does not run yet, and no other node takes part in the change, so it
+        // is over.
+        if !unsafe { mapped.move_to(text.start) } {
+            self.end(1, "no memory for the program's text");
+        }
     }
 
     /// At the origin: gives pages the content that they show. Threads may use them meanwhile.

@@ -275,9 +275,9 @@ impl Agent {
         threads.len() as i64
     }
 
-    /// Before the program starts: sets the protection of the parts that were loaded, and announces
-    /// limits, counts and texts to the other nodes.
-    pub fn begin(&mut self, parts: &[Part], texts: &[Text], memory: Option<u64>) {
+    /// Before the program starts: sets the protection of the parts that were loaded, moves mapped
+    /// ones to their places, and announces limits, counts and texts to the other nodes.
+    pub fn begin(&mut self, parts: &[Part], texts: Vec<Text>, memory: Option<u64>) {
         self.pages.residency.limit_bytes = memory;
         if memory.is_some() {
             self.share_memory();
@@ -303,9 +303,12 @@ impl Agent {
             let pages = self.pages_of(&range);
             self.change(Effect::Protect(part.protection), pages, 0, None);
         }
-        for text in texts {
+        for mut text in texts {
+            if let Some(mapped) = text.mapped.take() {
+                self.lay_text(&text, mapped);
+            }
             if let Ok(file) = std::fs::File::open(&text.path) {
-                self.announce_text(text, &file);
+                self.announce_text(&text, &file);
             }
         }
     }

@@ -102,14 +102,14 @@ impl Agent {
         let tid = self.table.slot(thread).tid.load(std::sync::atomic::Ordering::Relaxed);
         let link = PathBuf::from(format!("/proc/self/task/{tid}/fd/{descriptor}"));
         if let (Ok(path), Ok(file)) = (std::fs::read_link(&link), File::open(&link)) {
-            self.announce_text(&image::Text { path, start, offset, bytes }, &file);
+            self.announce_text(&image::Text { path, start, offset, bytes, mapped: None }, &file);
         }
         self.answer(thread, 0);
     }
 
     /// Tells the others, if it is a file that they may have.
     pub(super) fn announce_text(&mut self, text: &image::Text, file: &File) {
-        let image::Text { path, start, offset, bytes } = text;
+        let image::Text { path, start, offset, bytes, .. } = text;
         let Some(name) = Name::of(path, file) else { return };
         let range = *start..*start + bytes.next_multiple_of(PAGE);
         let range = self.pages_of(&range);
