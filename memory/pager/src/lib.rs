@@ -35,6 +35,7 @@
 mod access;
 pub mod error;
 mod everywhere;
+mod foreign;
 pub mod holes;
 mod pages;
 pub mod ranges;

@@ -6,9 +6,9 @@ use crate::call::Call;
 use crate::here::Here;
 use crate::names::name;
 use crate::request::Request;
-use crate::shared::{self, Overlay};
+use crate::shared;
 use crate::slot::Slot;
-use crate::{inherit, private_files, raw, segments, sharing, stubs};
+use crate::{inherit, private_files, raw, segments, sharing};
 
 /// Advices of madvise that may have no effect. It has none on which a program depends (guards,
 /// zeros instead of the content).
@@ -167,99 +167,19 @@ unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
         // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         return unsafe { sharing::map(here, slot, a) };
     }
-    if !is_anonymous && protection & libc::PROT_WRITE as u32 == 0 {
+    if !is_anonymous {
         // SAFETY: this function requires the program's arguments, at the origin.
-        if let Some(result) = unsafe { private_files::map(here, slot, a) } {
-            return result;
-        }
+        return unsafe { private_files::map(here, slot, a) };
     }
-    if !is_anonymous {
-        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
-        let error = unsafe { sharing::check(a) };
-        if error < 0 {
-            return error;
-        }
-    }
-    let filling = (libc::PROT_READ | libc::PROT_WRITE) as u32;
-    let at_first = if is_anonymous { protection } else { filling };
-    let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, !is_anonymous);
-    let hint = Hint::of_mmap(&a);
-    let given = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
-        0 => ask(Request::Map { bytes, protection: at_first, is_file, hint }),
-        _ => {
-            let (start, protection) = (a[0], at_first);
-            ask(Request::MapAt { start, bytes, protection, replaces, is_file })
-        }
+    let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, false);
+    let start = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
+        0 => ask(Request::Map { bytes, protection, is_file, hint: Hint::of_mmap(&a) }),
+        _ => ask(Request::MapAt { start: a[0], bytes, protection, replaces, is_file }),
     };
-    if given < 0 {
-        return given;
+    if start >= 0 && here.names {
+        name(here, slot, start as u64, bytes, a);
     }
-    let start = given as u64;
-    let mut filled = start;
-    if !is_anonymous {
-        // SAFETY: memory that was just given, which can be written where anything is.
-        match unsafe { fill(start, bytes, a[4], a[5]) } {
-            Ok(end) => filled = end,
-            Err(errno) => {
-                ask(Request::Unmap { start, bytes });
-                return refused(errno);
-            }
-        }
-    }
-    let end = filled.next_multiple_of(PAGE);
-    if !is_anonymous && end < start + bytes {
-        let bytes = start + bytes - end;
-        let error = ask(Request::Overlay { start: end, bytes, kind: Overlay::Beyond });
-        if error < 0 {
-            ask(Request::Unmap { start, bytes });
-            return error;
-        }
-    }
-    if here.names {
-        name(here, slot, start, bytes, a);
-    }
-    if !is_anonymous && protection & libc::PROT_EXEC as u32 != 0 {
-        let bytes = filled - start;
-        // SAFETY: the file's bytes were just written, and the program does not have them yet.
-        unsafe {
-            let text = std::slice::from_raw_parts(start as *const u8, bytes as usize);
-            match stubs::sites(text, &mut []) {
-                0 => {}
-                count => private_files::patch(here, slot, count, [start, start, bytes]),
-            }
-        }
-    }
-    if !is_anonymous && protection != filling {
-        ask(Request::Protect { start, bytes, protection });
-    }
-    if protection & libc::PROT_WRITE as u32 == 0 && filled > start && here.nodes > 1 {
-        let (descriptor, offset, bytes) = (a[4] as i32, a[5], filled - start);
-        ask(Request::Text { descriptor, start, offset, bytes });
-    }
-    start as i64
-}
-
-/// Reads a file into new memory. Returns the end of its bytes there, or mmap(2)'s error.
-///
-/// # Safety
-/// The memory can be written.
-unsafe fn fill(start: u64, bytes: u64, descriptor: u64, offset: u64) -> Result<u64, raw::Errno> {
-    let mut filled = start;
-    while filled < start + bytes {
-        let (left, from) = (start + bytes - filled, offset + (filled - start));
-        let arguments = [descriptor, filled, left, from, 0, 0];
-        // SAFETY: this function requires memory that can be written.
-        match -unsafe { raw::call(libc::SYS_pread64 as u64, arguments) } {
-            0 => break,
-            count if count < 0 => filled += count.unsigned_abs(),
-            errno => match errno as raw::Errno {
-                libc::EINTR => {}
-                libc::EISDIR => return Err(libc::ENODEV),
-                errno => return Err(errno),
-            },
-        }
-    }
-    Ok(filled)
+    start
 }
 
 /// # Safety

@@ -1,8 +1,10 @@
-//! Private mappings of files that the program cannot write: the text of programs and libraries, and
-//! input files. The origin's kernel maps them as for any program, so a page is read when it is
-//! used. Other nodes get copies of pages (see `agent/files.rs`).
+//! Private mappings of files.
 //!
-//! Code is patched before the program has it, which copies the changed pages.
+//! Those that the program cannot write, such as the text of libraries, are mapped by the origin's
+//! kernel as for any program, so a page is read when it is used. Other nodes get copies of pages
+//! (see `agent/files.rs`). The others are read at once into memory of all nodes.
+//!
+//! Code is patched before the program has it, which copies the changed pages of a mapping.
 
 use nagaya_gate::sites::Site;
 
@@ -16,12 +18,24 @@ use crate::{names, raw, sharing, stubs};
 const READ: u64 = libc::PROT_READ as u64;
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
-/// mmap of a file, private and not writable. Returns nothing if that is not possible: the file must
-/// be read instead.
+/// mmap of a file, private.
 ///
 /// # Safety
 /// `a` must be the program's arguments of mmap; to be called at the origin.
-pub unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> Option<i64> {
+pub unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
+    let is_writable = a[2] & libc::PROT_WRITE as u64 != 0;
+    // SAFETY: as this function's.
+    let mapped = if is_writable { None } else { unsafe { map_to_read(here, slot, a) } };
+    // SAFETY: as this function's.
+    mapped.unwrap_or_else(|| unsafe { read(here, slot, a) })
+}
+
+/// mmap of a file that is not written. Returns nothing if that is not possible: the file must be
+/// read instead.
+///
+/// # Safety
+/// As for [`map`].
+unsafe fn map_to_read(here: &Here, slot: &Slot, a: [u64; 6]) -> Option<i64> {
     let ask = |request| here.table.request(slot, request);
     let (bytes, protection, flags, offset) = (a[1], a[2], a[3] as i32, a[5]);
     let length = file_bytes(a[4])?.checked_sub(offset)?.min(bytes);
@@ -39,7 +53,7 @@ pub unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> Option<i64> {
     let unmap = |from: u64| unsafe {
         raw::call(libc::SYS_munmap as u64, [from, there + bytes - from, 0, 0, 0, 0]);
     };
-    let start = sharing::place(here, slot, flags, a[0], bytes);
+    let start = sharing::place(here, slot, flags, a[0], bytes, protection as u32);
     if start < 0 {
         unmap(there);
         return Some(start);
@@ -68,11 +82,92 @@ pub unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> Option<i64> {
     if here.names {
         names::name(here, slot, start, bytes, a);
     }
-    ask(Request::Protect { start, bytes, protection: protection as u32 });
     if here.nodes > 1 {
         ask(Request::Text { descriptor: a[4] as i32, start, offset, bytes: length });
     }
     Some(start as i64)
+}
+
+/// mmap of a file that is read into new memory.
+///
+/// # Safety
+/// As for [`map`].
+unsafe fn read(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
+    let ask = |request| here.table.request(slot, request);
+    let (bytes, protection, flags) = (a[1], a[2] as u32, a[3] as i32);
+    // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
+    let error = unsafe { sharing::check(a) };
+    if error < 0 {
+        return error;
+    }
+    let open = READ_WRITE as u32;
+    let given = sharing::place(here, slot, flags, a[0], bytes, open);
+    if given < 0 {
+        return given;
+    }
+    let start = given as u64;
+    // SAFETY: memory that was just given, which can be written where anything is.
+    let end = match unsafe { fill(start, bytes, a[4], a[5]) } {
+        Ok(end) => end,
+        Err(errno) => {
+            ask(Request::Unmap { start, bytes });
+            return -i64::from(errno);
+        }
+    };
+    let behind = end.next_multiple_of(PAGE);
+    if behind < start + bytes {
+        let (bytes, kind) = (start + bytes - behind, Overlay::Beyond);
+        let error = ask(Request::Overlay { start: behind, bytes, kind });
+        if error < 0 {
+            ask(Request::Unmap { start, bytes: a[1] });
+            return error;
+        }
+    }
+    if here.names {
+        names::name(here, slot, start, bytes, a);
+    }
+    if protection & libc::PROT_EXEC as u32 != 0 {
+        let bytes = end - start;
+        // SAFETY: the file's bytes were just written, and the program does not have them yet.
+        unsafe {
+            let text = std::slice::from_raw_parts(start as *const u8, bytes as usize);
+            match stubs::sites(text, &mut []) {
+                0 => {}
+                count => patch(here, slot, count, [start, start, bytes]),
+            }
+        }
+    }
+    if protection != open {
+        ask(Request::Protect { start, bytes, protection });
+    }
+    if protection & libc::PROT_WRITE as u32 == 0 && end > start && here.nodes > 1 {
+        let (descriptor, offset, bytes) = (a[4] as i32, a[5], end - start);
+        ask(Request::Text { descriptor, start, offset, bytes });
+    }
+    given
+}
+
+/// Reads a file into new memory. Returns the end of its bytes there, or mmap(2)'s error.
+///
+/// # Safety
+/// The memory can be written.
+unsafe fn fill(start: u64, bytes: u64, descriptor: u64, offset: u64) -> Result<u64, raw::Errno> {
+    let mut filled = start;
+    while filled < start + bytes {
+        let (left, from) = (start + bytes - filled, offset + (filled - start));
+        let arguments = [descriptor, filled, left, from, 0, 0];
+        // SAFETY: this function requires memory that can be written.
+        match -unsafe { raw::call(libc::SYS_pread64 as u64, arguments) } {
+            0 => break,
+            count if count < 0 => filled += count.unsigned_abs(),
+            errno => match errno as raw::Errno {
+                libc::EINTR => {}
+                libc::EISDIR => return Err(libc::ENODEV),
+                errno => return Err(errno),
+            },
+        }
+    }
+    Ok(filled)
 }
 
 /// Returns the length of a file, if it is a regular one.

@@ -172,7 +172,7 @@ fn place_shared(
     lease: Option<(i32, u64)>,
 ) -> i64 {
     let ask = |request| here.table.request(slot, request);
-    let start = place(here, slot, flags, wanted, bytes);
+    let start = place(here, slot, flags, wanted, bytes, 0);
     if start < 0 {
         return start;
     }
@@ -189,14 +189,21 @@ fn place_shared(
 }
 
 /// Addresses for a mapping of a file, as mmap's flags want them: the start, or an error.
-pub fn place(here: &Here, slot: &Slot, flags: i32, wanted: u64, bytes: u64) -> i64 {
+pub fn place(
+    here: &Here,
+    slot: &Slot,
+    flags: i32,
+    wanted: u64,
+    bytes: u64,
+    protection: u32,
+) -> i64 {
     let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, true);
     let request = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
         0 => {
             let hint = Hint::of_mmap(&[wanted, 0, 0, flags as u64, 0, 0]);
-            Request::Map { bytes, protection: 0, is_file, hint }
+            Request::Map { bytes, protection, is_file, hint }
         }
-        _ => Request::MapAt { start: wanted, bytes, protection: 0, replaces, is_file },
+        _ => Request::MapAt { start: wanted, bytes, protection, replaces, is_file },
     };
     here.table.request(slot, request)
 }
