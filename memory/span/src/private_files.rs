@@ -50,16 +50,19 @@ unsafe fn map_to_read(here: &Here, slot: &Slot, a: [u64; 6]) -> Option<i64> {
     }
     let there = there as u64;
     // SAFETY: this function has created the mapping.
-    let unmap = |from: u64| unsafe {
-        raw::call(libc::SYS_munmap as u64, [from, there + bytes - from, 0, 0, 0, 0]);
+    let unmap = |start, bytes| unsafe {
+        raw::call(libc::SYS_munmap as u64, [start, bytes, 0, 0, 0, 0]);
     };
     let start = sharing::place(here, slot, flags, a[0], bytes, protection as u32);
+    let shown = length.next_multiple_of(PAGE);
+    if bytes > shown {
+        unmap(there + shown, bytes - shown);
+    }
     if start < 0 {
-        unmap(there);
+        unmap(there, shown);
         return Some(start);
     }
     let start = start as u64;
-    let shown = length.next_multiple_of(PAGE);
     let lay = |start, bytes, kind| bytes == 0 || ask(Request::Overlay { start, bytes, kind }) == 0;
     let is_laid = lay(start, shown, Overlay::Text)
         && lay(start + shown, bytes.next_multiple_of(PAGE) - shown, Overlay::Beyond);
@@ -68,14 +71,11 @@ unsafe fn map_to_read(here: &Here, slot: &Slot, a: [u64; 6]) -> Option<i64> {
         && unsafe {
             let moving = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
             let is_code = protection & libc::PROT_EXEC as u64 != 0;
-            if bytes > shown {
-                unmap(there + shown);
-            }
             (!is_code || patch_apart(here, slot, [there, start, length, protection]))
                 && raw::call(libc::SYS_mremap as u64, [there, shown, shown, moving, start, 0]) >= 0
         };
     if !is_there {
-        unmap(there);
+        unmap(there, shown);
         ask(Request::Unmap { start, bytes });
         return None;
     }

@@ -178,6 +178,32 @@ static void *writes(void *argument)
 	return NULL;
 }
 
+static void *looks(void *argument)
+{
+	go_to((int)(intptr_t)argument);
+	look(0, PAGES);
+	return NULL;
+}
+
+/* The mapping becomes writable while threads read it for the first time. */
+static void is_written_at_once(void)
+{
+	for (int round = 0; round < ROUNDS; round++) {
+		pthread_t threads[8];
+		int count = nodes() < 8 ? nodes() : 8;
+
+		map(PROT_READ);
+		for (int node = 0; node < count; node++)
+			CHECK(pthread_create(&threads[node], NULL, looks, (void *)(intptr_t)node) == 0);
+		for (int page = 0; page < PAGES; page += 7)
+			CHECK(mprotect(mapped + page * PAGE, 3 * PAGE, PROT_READ | PROT_WRITE) == 0);
+		for (int node = 0; node < count; node++)
+			CHECK(pthread_join(threads[node], NULL) == 0);
+		mapped[0] = 'w';
+		CHECK(munmap(mapped, PAGES * PAGE) == 0);
+	}
+}
+
 static void is_written(void)
 {
 	char byte;
@@ -194,6 +220,7 @@ static void is_written(void)
 	CHECK(mapped[PAGE] == 'x' && mapped[PAGE + 1] == byte_of(PAGE + 1));
 	CHECK(mprotect(mapped + PAGE, PAGE, PROT_READ | PROT_EXEC) == 0);
 	look(2, PAGES);
+	is_written_at_once();
 }
 
 static void *reads_past(void *argument)

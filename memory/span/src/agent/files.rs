@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt as _;
 
 use coherence::message::{NodeId, Page};
 use coherence::sequential::Event;
+use node::driver::Driver as _;
 use node::sequential::Replica as _;
 use pager::PagerError;
 use rustix::mm::ProtFlags;
@@ -43,13 +44,17 @@ impl Agent {
         for range in met {
             if self.origin.is_some() {
                 self.take_files(&range, protection)?;
+                self.set_overlay(range.clone(), Overlay::Text, false);
+                self.step(Event::Loaded(range));
             } else {
                 self.copies.end(&range);
                 self.engine.memory.discard_all(range.clone())?;
-            }
-            self.set_overlay(range.clone(), Overlay::Text, false);
-            if self.origin.is_some() {
-                self.step(Event::Loaded(range));
+                self.set_overlay(range.clone(), Overlay::Text, false);
+                // Threads that wait for a copy repeat their access.
+                let now = self.now();
+                self.waits.all_go_on(range.clone(), now);
+                self.with_counts(|seen, now| seen.all_go_on(&range, now));
+                self.engine.memory.wake_all(range)?;
             }
         }
         Ok(())
