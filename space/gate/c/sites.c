@@ -1,7 +1,7 @@
 /* sites.c - finds system-call sites in code, and moves their instructions to a stub.
  *
  * A site is `syscall` (0f 05) after the instruction that loads its number. Three shapes can be
- * rewritten:
+ * rewritten everywhere:
  *
  *   mov $NR,%eax ; up to 43 bytes of moves, pushes and the like ; syscall
  *   mov 8(%rsp),%r9 ; syscall           (libc's syscall(): any number)
@@ -11,6 +11,9 @@
  * loads: no compiler jumps to the second one. The moves behind it stay in place and are repeated
  * in the stub. So code that jumps into the middle still works, and makes a plain system call.
  *
+ * Where futex is wanted there is a fourth, of two or three bytes: `mov %reg,%eax`, and moves. It is
+ * how libgomp makes that call, whose number it keeps in a register.
+ *
  * `xor %eax,%eax` (read) has two bytes, too few for that jump. There a short jump leads to a long
  * one, in the padding between two functions nearby.
  *
@@ -19,6 +22,7 @@
 #include "sites.h"
 
 #define MOVED_MAX 43
+#define FUTEX 202
 static int is_in(const u64 *numbers, u32 nr)
 {
 	return nr < 512 && numbers[nr / 64] >> (nr % 64) & 1;
@@ -203,6 +207,27 @@ static int may_be_constant(const u8 *text, u64 from, u64 at)
 	return 0;
 }
 
+/* The bytes of `mov %reg,%eax` at `p`, or 0. */
+static u32 copy_length(const u8 *p)
+{
+	if (p[0] == 0x89 && (p[1] & 0xc7) == 0xc0 && p[1] != 0xc0)
+		return 2;
+	if (p[0] == 0x44 && p[1] == 0x89 && (p[2] & 0xc7) == 0xc0)
+		return 3;
+	return 0;
+}
+
+/* Returns true if `mov %reg,%eax` stands `back` bytes before the call at text[at] and leads to it:
+ * libgomp keeps the number of futex in a register. */
+static int is_number_of_register(const u8 *text, u64 at, u64 back)
+{
+	const u8 *p = text + at - back;
+	u32 length = copy_length(p);
+	int prefixed = back < at && ((p[-1] & 0xf0) == 0x40 || p[-1] == 0x66);
+	return length && length <= back && !(length == 2 && prefixed) &&
+	       back - length <= MOVED_MAX && leads_to(p + length, text + at);
+}
+
 /* Classifies the instructions in front of the `syscall` at text[at], for calls in `wanted`. */
 static enum reach classify(const u8 *text, u64 at, const u64 *wanted, struct site *site)
 {
@@ -228,6 +253,11 @@ static enum reach classify(const u8 *text, u64 at, const u64 *wanted, struct sit
 			nr = load32(p + 3), first = 7;
 		} else if (p[0] == 0x31 && p[1] == 0xc0 && !prefixed) { /* xor %eax,%eax: read */
 			nr = 0, first = 2;
+		} else if (is_in(wanted, FUTEX) && is_number_of_register(text, at, back)) {
+			if (may_be_constant(text, at - back, at))
+				return UNREACHED;
+			*site = (struct site){at - back, SITE_ANY, back - copy_length(p), copy_length(p)};
+			return REACHED;
 		} else {
 			continue;
 		}

@@ -123,6 +123,32 @@ mod tests {
     }
 
     #[test]
+    fn a_number_in_a_register_is_found_where_futex_is_wanted() {
+        // ret; a long nop; mov %r8d,%eax; mov %rbx,%rdi; syscall; ret
+        let code = b"\xc3\x66\x2e\x0f\x1f\x84\0\0\0\0\0\x44\x89\xc0\x48\x89\xdf\x0f\x05\xc3";
+        let mut sites = [Site::default()];
+        assert_eq!(find(code, &ALL, &mut sites), 1);
+        let site = sites[0];
+        assert_eq!((site.start(), site.end()), (11, 19));
+        let mut stub = [0; MOVED_BYTES_MAX];
+        assert_eq!(site.move_to(&mut stub, 0x3000, code, 0x1000), 6);
+        assert_eq!(stub[..6], code[11..17]);
+        let mut text = *code;
+        assert!(site.redirect(&mut text, 0x1000, 0x3000));
+        // A jump to that in the padding; the moves stay for those who jump there.
+        assert_eq!(text[11..], *b"\xeb\xf6\x90\x48\x89\xdf\x0f\x05\xc3");
+        assert_eq!(text[3..8], *b"\xe9\xf8\x1f\0\0");
+        let mut wanted = ALL;
+        wanted[202 / 64] &= !(1 << (202 % 64));
+        assert_eq!(find(code, &wanted, &mut sites), 0);
+        // mov %edi,%edi; mov %eax,%eax; and with a prefix another register
+        for other in [b"\x90\x89\xff", b"\x90\x89\xc0", b"\x41\x89\xc0"] {
+            let code = [&other[..], b"\x0f\x05\xc3"].concat();
+            assert_eq!(find(&code, &ALL, &mut sites), 0, "{other:x?}");
+        }
+    }
+
+    #[test]
     fn sites_are_found_wherever_they_are() {
         // mov $39,%eax; syscall
         let code = b"\xb8\x27\0\0\0\x0f\x05";
