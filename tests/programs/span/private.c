@@ -4,11 +4,11 @@
  *
  *	private read|written|cut|forked FILE
  *
- * read: threads of all nodes read the mapping, and stay on their nodes; so do system calls. Parts
- * are unmapped, and made inaccessible for a time. written: the mapping becomes writable; all see
+ * read: threads and system calls of all nodes read the mapping, and the threads stay on their
+ * nodes. Parts are unmapped, or have no access for a time. written: the mapping becomes writable; all see
  * the writes, and the file does not change. cut: the file becomes shorter, and a use of lost pages
  * raises SIGBUS. forked: children have the mapping, also while it becomes writable.
- * Prints `right`, or what is not.
+ * Prints `right`, or the check that failed.
  */
 #define _GNU_SOURCE
 #include "check.h"
