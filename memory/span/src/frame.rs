@@ -187,6 +187,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn only_messages_about_the_memory_map_may_come_late() {
+        let with = |change| Message::Protect { change, first: 1, pages: 2, protection: 3 };
+        assert_eq!(with(7).unacknowledged(), Some(with(UNACKNOWLEDGED)));
+        let open = Message::Open { first: 1, pages: 2 };
+        assert_eq!(open.unacknowledged(), Some(open));
+        let exchange = Message::QueryTouched;
+        assert_eq!(exchange.unacknowledged(), None);
+        assert_eq!(Message::Exit { status: 0 }.unacknowledged(), None);
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>) {
