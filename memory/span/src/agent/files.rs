@@ -78,12 +78,11 @@ impl Agent {
         let mut at = pages.start;
         while at < pages.end {
             let part = at..pages.end.min(at + TOGETHER);
-            let bytes = shown(&part).or_else(|_| {
-                let each = part.clone().map(|page| {
-                    shown(&(page..page + 1)).unwrap_or_else(|_| vec![0; PAGE as usize])
-                });
-                Ok::<_, PagerError>(each.collect::<Vec<_>>().concat())
-            })?;
+            let bytes = shown(&part).unwrap_or_else(|_| {
+                let page_or_zeros =
+                    |page| shown(&(page..page + 1)).unwrap_or(vec![0; PAGE as usize]);
+                part.clone().flat_map(page_or_zeros).collect()
+            });
             self.engine.memory.take(part.clone(), &bytes, protection)?;
             at = part.end;
         }

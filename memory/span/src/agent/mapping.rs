@@ -1,8 +1,8 @@
 //! Changes of the memory map on all nodes, which the origin coordinates by [`node::changes`].
 //!
 //! A protection changes in one step. Pages that are unmapped or discarded are reset. The origin
-//! waits only for nodes that have had threads. The others hold no page, and receive the change
-//! before their first thread.
+//! waits only for nodes that may have pages. The others have none, and receive the change before
+//! their next thread.
 
 use std::ops::Range;
 

@@ -29,7 +29,7 @@ pub struct Origin {
     pub(super) rooms: Vec<Room>,
     /// The node of each thread.
     pub(super) nodes: Vec<Option<NodeId>>,
-    /// The nodes that have had threads.
+    /// The nodes that have had threads since memory was [local](super::local): they may have pages.
     pub(super) is_used: Vec<bool>,
     /// Messages about the memory map that are not sent yet, by node.
     pub(super) late: Vec<Vec<(Message, Vec<u8>)>>,
