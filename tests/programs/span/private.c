@@ -5,9 +5,9 @@
  *	private read|written|cut|forked FILE
  *
  * read: threads and system calls of all nodes read the mapping, and the threads stay on their
- * nodes. Parts are unmapped, or have no access for a time. written: the mapping becomes writable; all see
- * the writes, and the file does not change. cut: the file becomes shorter, and a use of lost pages
- * raises SIGBUS. forked: children have the mapping, also while it becomes writable.
+ * nodes. Parts are unmapped, or have no access for a time. written: the mapping becomes writable;
+ * all see the writes, and the file does not change. cut: the file becomes shorter, and a use of
+ * lost pages raises SIGBUS. forked: children have the mapping, also while it becomes writable.
  * Prints `right`, or the check that failed.
  */
 #define _GNU_SOURCE
