@@ -92,17 +92,44 @@ impl Entry {
         self.sequence.store(sequence + 2, Ordering::Release);
     }
 
-    /// Address and size if this entry has the name; `None` also while it is written.
-    fn read(&self, name: &Name) -> Option<(u64, u64)> {
+    /// Returns address and size if this entry has the name.
+    fn read(&self, name: &Name) -> Read {
         let before = self.sequence.load(Ordering::Acquire);
-        if before == 0 || before % 2 == 1 {
-            return None;
+        if before % 2 == 1 {
+            return Read::Changing;
         }
         let found = self.used.load(Ordering::Relaxed) == 1 && self.name_is(name);
         let answer = (self.address.load(Ordering::Relaxed), self.size.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        (found && self.sequence.load(Ordering::Relaxed) == before).then_some(answer)
+        match self.sequence.load(Ordering::Relaxed) == before {
+            true if found => Read::Found(answer),
+            true => Read::Other,
+            false => Read::Changing,
+        }
     }
+}
+
+/// The result of a look at an entry.
+enum Read {
+    /// Address and size under the name.
+    Found((u64, u64)),
+    /// It has another name or none.
+    Other,
+    /// Its task writes it: it may have the name.
+    Changing,
+}
+
+/// Looks for a name in all entries.
+fn find(entries: &[Entry], name: &Name) -> Read {
+    let mut result = Read::Other;
+    for entry in entries {
+        match entry.read(name) {
+            found @ Read::Found(_) => return found,
+            Read::Changing => result = Read::Changing,
+            Read::Other => {}
+        }
+    }
+    result
 }
 
 /// Holds the directory's lock; only threads of one task compete for it.
@@ -220,6 +247,7 @@ pub fn import(
         || matches!(slot.state.load(Ordering::Acquire), slot_state::FREE | slot_state::REGION);
     let is_protected = control.protection() == Some(Protection::All);
     let mut seen_alive = None;
+    let mut backoff = Backoff::default();
     loop {
         let event = control.event().load(Ordering::Acquire);
         let alive = slot.is_announced();
@@ -228,9 +256,14 @@ pub fn import(
             if let Some(task) = is_protected.then(this_task).flatten() {
                 task.open_directory(id);
             }
-            let entries = &directory(control, id).entries;
-            if let Some(answer) = entries.iter().find_map(|e| e.read(&name)) {
-                return Ok(answer);
+            match find(&directory(control, id).entries, &name) {
+                Read::Found(answer) => return Ok(answer),
+                // "No name" could be wrong: the name may be exported again, with another address.
+                Read::Changing => {
+                    backoff.pause();
+                    continue;
+                }
+                Read::Other => {}
             }
         }
         match seen_alive {
@@ -275,5 +308,38 @@ mod tests {
         assert!(matches!(encode(b"a\0b"), Err(Error::Invalid(_))));
         assert!(matches!(encode(&[b'a'; NAME_MAX + 1]), Err(Error::NameTooLong)));
         assert_eq!(encode(&[b'a'; NAME_MAX]).unwrap()[0], 0x6161_6161_6161_6161);
+    }
+
+    /// Its entry is written each time, and a reader must not take that for "no such name".
+    #[test]
+    fn a_name_that_is_exported_again_is_never_missing() {
+        let zero = [const { AtomicU64::new(0) }; NAME_WORDS];
+        let entry = Entry {
+            sequence: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+            address: AtomicU64::new(0),
+            size: AtomicU64::new(0),
+            name: zero,
+            hold: AtomicU64::new(0),
+        };
+        let (entries, name) = (std::slice::from_ref(&entry), encode(b"a name").unwrap());
+        assert!(matches!(find(entries, &name), Read::Other));
+        entry.write(&name, 2, 2, true);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for value in 0..2_000_000 {
+                    entry.write(&name, value, value, true);
+                }
+            });
+            while !writer.is_finished() {
+                match find(entries, &name) {
+                    Read::Found((address, size)) => assert_eq!(address, size),
+                    Read::Changing => {}
+                    Read::Other => panic!("the name is missing"),
+                }
+            }
+        });
+        entry.write(&[0; NAME_WORDS], 0, 0, false);
+        assert!(matches!(find(entries, &name), Read::Other));
     }
 }
