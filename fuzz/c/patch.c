@@ -1,5 +1,5 @@
 /* patch.c - the gate's instruction decoder and its search for system calls, for fuzz targets
- * (src/gate/text.rs). All system calls but one count as calls that the gate answers. */
+ * (src/gate/text.rs). All system calls count as calls that the gate answers. */
 #include "../../space/gate/c/gate.h"
 
 /* No system call is made. */
@@ -16,8 +16,7 @@ static inline long no_call(long nr, u64 a, u64 b, u64 c)
 #include "../../space/gate/c/patch.c"
 
 struct space space;
-/* But for read(2), whose number is often loaded by an instruction that is too short for a jump. */
-const u64 handled[8] = {-2ul, -1ul, -1ul, -1ul, -1ul, -1ul, -1ul, -1ul};
+const u64 handled[8] = {-1ul, -1ul, -1ul, -1ul, -1ul, -1ul, -1ul, -1ul};
 const u8 gate_entry[1], gate_fault_entry[1];
 
 /* Nothing here patches a mapping. */
@@ -68,4 +67,11 @@ u64 fuzz_gate_stub(const struct fuzz_site *from, const u8 *text, u8 *to)
 {
 	struct site site = {from->offset, from->nr, from->moved, from->first};
 	return write_stub((struct task *)0x123456789abc, to, &site, text + site.offset) - to;
+}
+
+/* Lets the site in a text at `address` lead to its stub. Returns false if it cannot. */
+int fuzz_gate_redirect(const struct fuzz_site *from, u8 *text, u64 length, u64 address, u64 stub)
+{
+	struct site site = {from->offset, from->nr, from->moved, from->first};
+	return gate_redirect_site(text, length, &site, address, stub);
 }

@@ -15,7 +15,7 @@ const PROGRAMS: &[&str] = &[
 /// Bytes of code of each program that are decoded.
 const BYTES_MAX: usize = 2 << 20;
 /// Bytes around a system call that are given to the search for sites.
-const AROUND: usize = 64;
+const AROUND: usize = 128;
 
 /// Returns the executable part of a file.
 fn code(path: &str) -> Vec<u8> {
@@ -71,7 +71,8 @@ fn sites_of_real_code_are_sound() {
         let code = code(path);
         let calls = code.windows(2).enumerate().filter(|(_, pair)| pair == &[0x0f, 0x05]);
         for (at, _) in calls {
-            let text = &code[at.saturating_sub(AROUND)..at + 2];
+            let end = code.len().min(at + AROUND);
+            let text = &code[at.saturating_sub(AROUND)..end];
             sites += check_sites(text).unwrap_or_else(|why| panic!("{path}: {why}"));
         }
     }

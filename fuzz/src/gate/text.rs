@@ -1,8 +1,8 @@
 //! The gate's instruction decoder and its search for system calls, compared with iced-x86.
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess,
-    Register,
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    OpAccess, Register,
 };
 
 /// Longest instruction.
@@ -17,6 +17,10 @@ const STUB_BYTES: usize = 96;
 const ADDRESS: u64 = 0x5555_0000_0000;
 /// Longest distance from an instruction to its operand that programs have.
 const REACH_MAX: u64 = 1 << 30;
+/// Most bytes of a nop that compilers put between functions.
+const PADDING_MAX: usize = 10;
+/// Bytes of a jump to any place nearby. A shorter site leads there by padding.
+const JUMP_BYTES: u32 = 5;
 /// `SITE_ANY` of the gate: the number is in a register.
 const ANY: u32 = 0xffff;
 
@@ -34,6 +38,13 @@ unsafe extern "C" {
     fn fuzz_gate_decode(start: *const u8, displacement: *mut i32) -> i32;
     fn fuzz_gate_scan(text: *const u8, length: u64, found: *mut Site, room: u32) -> u32;
     fn fuzz_gate_stub(site: *const Site, text: *const u8, to: *mut u8) -> u64;
+    fn fuzz_gate_redirect(
+        site: *const Site,
+        text: *mut u8,
+        length: u64,
+        address: u64,
+        stub: u64,
+    ) -> i32;
 }
 
 /// The gate's view of an instruction: its length, and the place of its RIP-relative displacement,
@@ -100,8 +111,8 @@ pub fn defect(bytes: &[u8]) -> Option<String> {
 }
 
 /// Finds the system-call sites of a text and checks them. Returns their number, or the first
-/// defect: a wrong number, a moved instruction that writes rax, or a stub whose instructions
-/// differ from the moved ones.
+/// defect: a wrong number, a moved instruction that writes rax, a stub whose instructions differ
+/// from the moved ones, or a site that does not lead to its stub.
 ///
 /// # Errors
 /// The defect, in one line.
@@ -125,7 +136,7 @@ fn check_site(text: &[u8], site: &Site) -> Result<(), String> {
     if text.get(call..call + 2) != Some(&[0x0f, 0x05]) {
         return Err("no syscall behind it".into());
     }
-    if site.first < 5 {
+    if site.first < 2 {
         return Err("a jump has no room".into());
     }
     // The stub lies behind the text, so that both are near each other.
@@ -172,7 +183,51 @@ fn check_site(text: &[u8], site: &Site) -> Result<(), String> {
     if from != call {
         return Err("the moved instructions do not end at the syscall".into());
     }
-    Ok(())
+    check_redirection(text, site)
+}
+
+/// Checks that a site leads to its stub, and that nothing else changes but padding.
+fn check_redirection(text: &[u8], site: &Site) -> Result<(), String> {
+    let stub_at = text.len().next_multiple_of(16) as u64;
+    let mut after = text.to_vec();
+    // SAFETY: the site is one of this text, which has that length.
+    let is_redirected = unsafe {
+        let (start, length) = (after.as_mut_ptr(), after.len() as u64);
+        fuzz_gate_redirect(site, start, length, ADDRESS, ADDRESS + stub_at)
+    };
+    if is_redirected == 0 {
+        let is_unchanged = site.first < JUMP_BYTES && after == text;
+        return if is_unchanged { Ok(()) } else { Err("it does not lead anywhere".into()) };
+    }
+    let mut at = site.offset;
+    for _ in 0..2 {
+        let jump = reference(&after[at as usize..], ADDRESS + at).0;
+        if jump.flow_control() != FlowControl::UnconditionalBranch {
+            return Err(format!("{:?} at {at:#x} is no jump", jump.code()));
+        }
+        at = jump.near_branch_target().wrapping_sub(ADDRESS);
+        if at == stub_at {
+            break;
+        }
+        if site.first >= JUMP_BYTES || at >= after.len() as u64 {
+            return Err(format!("it leads to {at:#x}"));
+        }
+    }
+    if at != stub_at {
+        return Err(format!("it leads to {at:#x}"));
+    }
+    let first = site.offset as usize..(site.offset + u64::from(site.first)) as usize;
+    let is_padding = |at: usize| {
+        let starts = (at + 1).saturating_sub(PADDING_MAX)..=at;
+        starts.map(|start| (start, reference(&text[start..], ADDRESS).0)).any(|(start, found)| {
+            found.mnemonic() == Mnemonic::Nop && at < start + found.len() && found.len() >= 7
+        })
+    };
+    let mut changed = (0..text.len()).filter(|at| text[*at] != after[*at]);
+    match changed.find(|at| !first.contains(at) && !is_padding(*at)) {
+        Some(at) => Err(format!("it changes {at:#x}")),
+        None => Ok(()),
+    }
 }
 
 /// Returns the number that an instruction loads into eax.

@@ -363,20 +363,32 @@ static void put_jump(u8 *at, u64 at_address, u64 to_address)
 	put_number(at + 1, to_address - (at_address + 5), 4);
 }
 
-/* Finds padding for seven bytes that the two-byte jump at text[from] can reach. Returns its
- * offset, or 0. */
+/* Bytes of the nop at `p`, one that compilers use as padding, if it has at least seven. Or 0. */
+static u32 padding_length(const u8 *p)
+{
+	static const u8 nops[4][10] = {{0x66, 0x2e, 0x0f, 0x1f, 0x84},
+	                               {0x66, 0x0f, 0x1f, 0x84},
+	                               {0x0f, 0x1f, 0x84},
+	                               {0x0f, 0x1f, 0x80}};
+	for (u32 kind = 0; kind < 4; kind++) {
+		u32 i = 0, length = 10 - kind;
+		while (i < length && p[i] == nops[kind][i])
+			i++;
+		if (i == length)
+			return length;
+	}
+	return 0;
+}
+
+/* Finds padding that the two-byte jump at text[from] can reach. Returns its offset, or 0. */
 static u64 find_padding(const u8 *text, u64 length, u64 from)
 {
-	static const u8 nop[10] = {0x66, 0x2e, 0x0f, 0x1f, 0x84};
 	u64 low = from > 120 ? from - 120 : 1, high = from + 120;
-	if (high + sizeof nop > length)
-		high = length > sizeof nop ? length - sizeof nop : 0;
+	if (high + 10 > length)
+		high = length > 10 ? length - 10 : 0;
 	for (u64 at = low; at < high; at++) {
-		u32 i = 0;
-		while (i < sizeof nop && text[at + i] == nop[i])
-			i++;
 		/* With another prefix the instruction would begin before. */
-		if (i == sizeof nop && text[at - 1] != 0x66)
+		if (text[at - 1] != 0x66 && text[at - 1] != 0x2e && padding_length(text + at))
 			return at;
 	}
 	return 0;
@@ -392,9 +404,11 @@ int gate_redirect_site(u8 *text, u64 length, const struct site *site, u64 text_a
 		u64 padding = find_padding(text, length, site->offset);
 		if (!padding)
 			return 0;
+		u64 rest = padding + padding_length(text + padding);
 		put(text + padding, "\xeb\x05", 2);
 		put_jump(text + padding + 2, text_address + padding + 2, stub_address);
-		put(text + padding + 7, "\x90\x90\x90", 3);
+		for (u64 i = padding + 7; i < rest; i++)
+			text[i] = 0x90;
 		at[0] = 0xeb;
 		at[1] = padding + 2 - (site->offset + 2);
 		jump = 2;

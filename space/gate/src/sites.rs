@@ -174,6 +174,17 @@ mod tests {
         // The padding skips the jump to 0x3000, to which the short jump leads.
         assert_eq!(text[1..11], *b"\xeb\x05\xe9\xf8\x1f\0\0\x90\x90\x90");
         assert_eq!(text[11..], *b"\xeb\xf6\x0f\x05\xc3");
+        // Shorter nops have room, too.
+        for nop in
+            [&b"\x66\x0f\x1f\x84\0\0\0\0\0"[..], b"\x0f\x1f\x84\0\0\0\0\0", b"\x0f\x1f\x80\0\0\0\0"]
+        {
+            let mut text = [b"\xc3", nop, &code[11..]].concat();
+            assert_eq!(find(&text, &ALL, &mut sites), 1);
+            assert!(sites[0].redirect(&mut text, 0x1000, 0x3000), "{nop:x?}");
+            assert_eq!(text[1..8], *b"\xeb\x05\xe9\xf8\x1f\0\0");
+            assert_eq!(text[8..=nop.len()], [0x90].repeat(nop.len() - 7));
+            assert_eq!(text[nop.len() + 1..][..2], [0xeb, 0u8.wrapping_sub(nop.len() as u8)]);
+        }
         let mut other = *code;
         other[0] = 0x66;
         let before = other;
