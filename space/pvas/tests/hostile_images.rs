@@ -77,7 +77,8 @@ fn load(path: &Path) -> Result<bool, TestCaseError> {
     unsafe { libc::munmap(segment.start() as *mut _, segment.size() as usize) };
     prop_assert_eq!(others, 0, "mappings outside of the segment");
     if let Ok((sp, mmap_start, mmap_end)) = result {
-        prop_assert!(own > 4);
+        // Its image, its stack and its block. Parts with the same protection are one mapping.
+        prop_assert!(own >= 3, "{own} mappings");
         prop_assert!(segment.image() < mmap_start && mmap_start < mmap_end);
         prop_assert!(mmap_end < sp && sp < segment.end());
     }
