@@ -15,7 +15,8 @@
 //! threads used more processors by its end. It takes a small part of the pause before it
 //! ([`TRIAL_PART`]), so that long ones leave time for many pages to move. Programs have phases, so
 //! there are more trials after pauses. Each pause is twice the one before unless threads were
-//! spread for longer than that, so there is no long oscillation.
+//! spread for longer than that, so there is no long oscillation. After a failed trial it is also so
+//! long that the trial's cost is at most the part [`LOSS_PART`] of it.
 //!
 //! **Expectation for fewer nodes.** Threads that ran on R processors and waited for other nodes on
 //! W (pages, round trips of calls to the origin) would use R + W. On k of K nodes a thread's data
@@ -313,9 +314,10 @@ impl Packing {
                 }
                 *lost = (*lost + (*before - rates.running) * SHORT_LOOK_NS as f64).max(0.0);
                 let (is_lost, is_over) = (*lost > *allowed, now >= *until);
-                let (nodes, before) = (*nodes, *before);
+                let (nodes, before, lost) = (*nodes, *before, *lost);
                 let rates = if is_over { sum.mean() } else { rates };
-                (is_lost || is_over).then(|| self.tried(now, nodes, before, rates)).flatten()
+                let change = || self.tried(now, nodes, before, rates, lost);
+                (is_lost || is_over).then(change).flatten()
             }
         };
         if let Some(change) = change {
@@ -437,7 +439,14 @@ impl Packing {
         Some(Change { nodes: self.processors.len(), why: Why::Trial, rates })
     }
 
-    fn tried(&mut self, now: u64, nodes: usize, before: f64, rates: Rates) -> Option<Change> {
+    fn tried(
+        &mut self,
+        now: u64,
+        nodes: usize,
+        before: f64,
+        rates: Rates,
+        lost: f64,
+    ) -> Option<Change> {
         self.doing = WATCHING;
         if rates.running > WORTH * before {
             return None;
@@ -450,6 +459,7 @@ impl Packing {
             return Some(Change { nodes, why: Why::Expected(expected), rates });
         }
         self.packs(now);
+        self.rest = self.rest.max(now + (lost / LOSS_PART) as u64);
         if nodes == 1 {
             self.next = Some(self.rest);
         }

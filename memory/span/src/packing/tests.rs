@@ -128,6 +128,17 @@ fn contending_threads_go_back_at_once_and_are_tried_ever_less_often() {
     assert!(it.work > 0.97 * it.packed, "{it:?}");
 }
 
+/// On slow machines a trial costs much: programs of a second or two have one.
+#[test]
+fn a_trial_that_costs_much_is_followed_by_a_longer_pause() {
+    let much = Phase { waits: 40.0, ..FIGHT };
+    let it = run(&[1, 1], 3, |_| much, quiet);
+    assert_eq!(it.nodes(), [2, 1, 2, 1], "{it:?}");
+    let [failed, again] = [it.changes[1].0, it.changes[2].0];
+    assert!(again - failed >= (LOSS_MIN_NS / LOSS_PART) as u64, "{it:?}");
+    assert!(it.work > (1.0 - 2.0 * LOSS_PART) * it.packed, "{it:?}");
+}
+
 #[test]
 fn idle_programs_cost_a_few_looks_a_second() {
     let it = run(&[1, 1], 100, |_| IDLE, quiet);
