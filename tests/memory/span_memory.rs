@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use nagaya_tests::program::c;
-use nagaya_tests::{WorkDir, nagaya};
+use nagaya_tests::span::{LIMIT, program, span};
+use nagaya_tests::{Cmd, WorkDir, nagaya};
 
 #[test]
 fn memory_that_is_mapped_anew_is_new_on_all_nodes() {
@@ -38,4 +39,29 @@ fn a_node_whose_own_pages_are_too_many_is_named() {
     assert_eq!(output.code(), 1, "{output}");
     output.one_line(&["node ", "--memory"]);
     nagaya("span").args(["--memory", "1", "true"]).run().refused(125, &["--memory"]);
+}
+
+/// Alone and on one to three nodes.
+#[track_caller]
+fn protects_rightly(what: &str) {
+    let protect = program("protect", &[]);
+    Cmd::new(&protect).arg(what).time_limit(LIMIT).run().prints("right\n");
+    for nodes in [1, 2, 3] {
+        span(nodes, &protect).arg(what).run().prints("right\n");
+    }
+}
+
+#[test]
+fn memory_that_grows_part_by_part_is_protected_rightly() {
+    protects_rightly("grows");
+}
+
+#[test]
+fn threads_of_other_nodes_find_the_protection_that_was_set_before() {
+    protects_rightly("moves");
+}
+
+#[test]
+fn children_have_the_protection_that_was_set_before_also_beside_other_changes() {
+    protects_rightly("forks");
 }

@@ -152,6 +152,16 @@ impl Addresses {
         taken
     }
 
+    /// Returns the taken addresses in a range that are of no file.
+    pub fn taken_in(&self, near: &Range<u64>) -> Ranges {
+        let mut taken = Ranges::default();
+        taken.insert(near.start.max(LOWEST)..near.end.min(END));
+        let others = [&self.free, &self.reserved, &self.files];
+        others.into_iter().flat_map(|it| it.met(near)).for_each(|range| taken.remove(range));
+        taken.remove(self.behind_heap());
+        taken
+    }
+
     /// Bytes that the program has.
     pub fn taken_bytes(&self) -> u64 {
         self.taken().iter().map(|range| range.end - range.start).sum()

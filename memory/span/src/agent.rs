@@ -23,6 +23,7 @@ mod origin;
 mod origin_requests;
 mod packer;
 mod packing;
+mod protections;
 mod report;
 mod requests;
 mod returning;

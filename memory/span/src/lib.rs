@@ -14,7 +14,7 @@
 //! | `node`, `talk`, `image` | start of a node, control messages, the loaded program |
 //! | `stubs`, `jump`, `trap` | catching system calls: patched sites, their calls, and SIGSYS |
 //! | `calls`, `call_table` | answering system calls, and the table of where each is made |
-//! | `memory_calls`, `sharing`, `futex`, `affinity`, `clocks`, `sigaction`, … | system calls by topic |
+//! | `memory_calls`, `protections`, `sharing`, `futex`, `affinity`, `clocks`, `sigaction`, … | system calls by topic |
 //! | `threads`, `kernel_threads`, `shadow`, `moves`, `leave` | threads: start, end, shadow, moves |
 //! | `processes`, `snapshot` | child processes and their copy of the memory |
 //! | `signal`, `signals`, `dispositions`, `mask`, `alternate_stack` | the program's signals |
@@ -71,6 +71,8 @@ pub mod place;
 mod private_files;
 mod processes;
 mod processors;
+mod protections;
+mod range_table;
 mod ranges;
 mod raw;
 pub mod report;

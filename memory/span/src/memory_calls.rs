@@ -8,7 +8,7 @@ use crate::names::name;
 use crate::request::Request;
 use crate::shared;
 use crate::slot::Slot;
-use crate::{inherit, private_files, raw, segments, sharing};
+use crate::{inherit, private_files, protections, raw, segments, sharing};
 
 /// Advices of madvise that may have no effect. It has none on which a program depends (guards,
 /// zeros instead of the content).
@@ -50,10 +50,14 @@ pub unsafe fn call(here: &Here, slot: &Slot, call: Call) -> i64 {
         // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         libc::SYS_mmap => unsafe { map(here, slot, a) },
         libc::SYS_munmap => ask(Request::Unmap { start: a[0], bytes: a[1] }),
-        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
-        libc::SYS_mprotect => match unsafe { sharing::protect(a) } {
-            0 => ask(Request::Protect { start: a[0], bytes: a[1], protection: a[2] as u32 }),
-            error => error,
+        // SAFETY: this function requires the program's arguments, at the origin.
+        libc::SYS_mprotect => match unsafe { protections::change(a) } {
+            Some(result) => result,
+            // SAFETY: this function requires the program's arguments; the kernel checks addresses.
+            None => match unsafe { sharing::protect(a) } {
+                0 => ask(Request::Protect { start: a[0], bytes: a[1], protection: a[2] as u32 }),
+                error => error,
+            },
         },
         // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         libc::SYS_mremap => unsafe { remap(here, slot, a) },

@@ -6,12 +6,11 @@
 //! the end of the file.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// Ranges that a table has room for, apart from each other.
-pub const RANGES_MAX: usize = 4096;
+use crate::range_table::{RANGES_MAX, RangeTable};
 
 /// The mapping that shows pages instead of the segment's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,66 +23,14 @@ pub enum Overlay {
     Text,
 }
 
-/// Ranges of addresses, in order: written by the agent, read by all threads without a lock.
-struct Table {
-    /// Odd while the table changes.
-    version: AtomicU32,
-    count: AtomicUsize,
-    ranges: [[AtomicU64; 2]; RANGES_MAX],
-}
-
 /// Shared mappings.
-static SHARED: Table = Table::new();
+static SHARED: RangeTable = RangeTable::new();
 /// Those of which this node may have copies, since no process writes them.
-static LEASED: Table = Table::new();
+static LEASED: RangeTable = RangeTable::new();
 /// There are shared mappings besides.
 static OTHERS: AtomicBool = AtomicBool::new(false);
 /// Pages of private file mappings that lie beyond the end of the file.
-static BEYOND: Table = Table::new();
-
-impl Table {
-    const fn new() -> Self {
-        Self {
-            version: AtomicU32::new(0),
-            count: AtomicUsize::new(0),
-            ranges: [const { [const { AtomicU64::new(0) }; 2] }; RANGES_MAX],
-        }
-    }
-
-    /// The first part of `range` that is in the table.
-    fn first_in(&self, range: &Range<u64>) -> Option<Range<u64>> {
-        loop {
-            let before = self.version.load(Ordering::SeqCst);
-            let count = self.count.load(Ordering::SeqCst);
-            let ranges = &self.ranges[..count];
-            let at = ranges.partition_point(|[_, end]| end.load(Ordering::SeqCst) <= range.start);
-            let first = ranges.get(at).map(|[start, end]| {
-                let (start, end) = (start.load(Ordering::SeqCst), end.load(Ordering::SeqCst));
-                start.max(range.start)..end.min(range.end)
-            });
-            if before.is_multiple_of(2) && self.version.load(Ordering::SeqCst) == before {
-                return first.filter(|first| first.start < first.end);
-            }
-            std::hint::spin_loop();
-        }
-    }
-
-    /// Replaces the contents. The ranges are in order and do not touch. If there are too many, the
-    /// last entry covers the rest.
-    fn set(&self, all: &[Range<u64>]) {
-        self.version.fetch_add(1, Ordering::SeqCst);
-        let count = all.len().min(RANGES_MAX);
-        for (range, [start, end]) in all.iter().zip(&self.ranges) {
-            start.store(range.start, Ordering::SeqCst);
-            end.store(range.end, Ordering::SeqCst);
-        }
-        if let Some(last) = all.get(RANGES_MAX..).and_then(<[_]>::last) {
-            self.ranges[RANGES_MAX - 1][1].store(last.end, Ordering::SeqCst);
-        }
-        self.count.store(count, Ordering::SeqCst);
-        self.version.fetch_add(1, Ordering::SeqCst);
-    }
-}
+static BEYOND: RangeTable = RangeTable::new();
 
 /// Returns true if the address belongs to such memory.
 pub fn contains(address: u64) -> bool {
@@ -120,9 +67,7 @@ pub fn are_leased(all: &[Range<u64>]) {
 
 /// By the agent only: looks whether anything is shared and not leased.
 fn look_for_others() {
-    let count = SHARED.count.load(Ordering::SeqCst);
-    let others = SHARED.ranges[..count].iter().any(|[start, end]| {
-        let mut rest = start.load(Ordering::SeqCst)..end.load(Ordering::SeqCst);
+    let others = SHARED.iter().any(|mut rest| {
         while let Some(leased) = LEASED.first_in(&rest)
             && leased.start == rest.start
         {

@@ -91,6 +91,7 @@ impl Agent {
             self.answer(thread, -i64::from(libc::ENOSYS));
             return self.begin_copy();
         }
+        self.withdraw_memory();
         let mut used = Ranges::default();
         self.touched().into_iter().for_each(|pages| used.insert(pages));
         let nodes = 1..self.names.len() as NodeId;

@@ -26,6 +26,7 @@ impl Agent {
     /// Makes the memory common.
     pub(super) fn share_memory(&mut self) {
         self.returning = None;
+        self.withdraw_memory();
         let laid = self.laid();
         match self.engine.memory.watch(&laid) {
             Ok(held) => held.into_iter().for_each(|pages| self.step(Event::Loaded(pages))),

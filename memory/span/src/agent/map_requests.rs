@@ -30,6 +30,7 @@ impl Agent {
             self.origin().forks.delayed.push((thread, request));
             return None;
         }
+        self.settle_protections(&request);
         let plan = match request {
             Request::Map { bytes, protection, is_file, hint } => {
                 self.plan_map(bytes, protection, is_file, hint)
@@ -86,6 +87,9 @@ impl Agent {
                 };
                 let pages = self.pages_of(&range);
                 self.change(effect, pages, node, Some((thread, answer)));
+                if let Request::Protect { .. } = request {
+                    self.publish_near(&range);
+                }
             }
         }
         None

@@ -116,11 +116,16 @@ impl Agent {
             origin.protects(&(pages.start * PAGE..pages.end * PAGE), protection);
         }
         self.engine.memory.open(pages.clone())?;
-        match protection {
-            0 => self.pages.node.forbid_prediction(pages.clone()),
-            _ => self.pages.node.allow_prediction(pages.clone()),
-        }
+        self.predict(pages.clone(), protection);
         self.engine.memory.restrict(pages, MprotectFlags::from_bits_truncate(protection))
+    }
+
+    /// Pages with this protection are sent before they are requested, unless nobody can use them.
+    pub(super) fn predict(&mut self, pages: Range<Page>, protection: u32) {
+        match protection {
+            0 => self.pages.node.forbid_prediction(pages),
+            _ => self.pages.node.allow_prediction(pages),
+        }
     }
 
     /// Acknowledges closed pages for which no message is under way any more.

@@ -22,6 +22,8 @@ pub struct Origin {
     pub(super) addresses: Addresses,
     /// Accessible addresses, by their protection as in mprotect(2).
     pub(super) protections: [Ranges; 8],
+    /// Memory whose protection threads change themselves.
+    pub(super) published: Ranges,
     pub(super) map: MemoryMap,
     pub(super) futexes: Futexes,
     pub(super) policy: Policy,
@@ -60,6 +62,7 @@ impl Origin {
         Self {
             addresses,
             protections: Default::default(),
+            published: Ranges::default(),
             map,
             futexes: Futexes::default(),
             policy,

@@ -19,8 +19,9 @@ use super::state::Agent;
 use crate::addresses::PAGE;
 use crate::frame::{Frame, Message};
 use crate::leases::TOGETHER_MAX;
+use crate::range_table::RANGES_MAX;
 use crate::ranges::Ranges;
-use crate::shared::{self, Overlay, RANGES_MAX};
+use crate::shared::{self, Overlay};
 
 /// On every node.
 impl Agent {
