@@ -163,17 +163,20 @@ static void forks(void)
 	for (int i = 0; i < CHILDREN; i++) {
 		int status;
 
-		set(shared, 2 + 21 * i, 1, WRITE);
+		char *last = shared + (2 + 21 * i) * PAGE;
+
+		set(last, 0, 1, WRITE);
+		*last = (char)i;
 		pid_t child = fork();
 
 		if (child == 0) {
-			set(shared, 2 + 21 * i, 1, NONE);
+			CHECK(access_of(last) == WRITE && *last == (char)i);
 			looks((void *)0);
 			_exit(7);
 		}
 		CHECK(child > 0 && waitpid(child, &status, 0) == child);
 		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-		set(shared, 2 + 21 * i, 1, NONE);
+		set(last, 0, 1, NONE);
 	}
 	over = 1;
 	for (int i = 0; i < THREADS; i++)
