@@ -173,7 +173,8 @@ impl Addresses {
         self.free.met(range).map(inside).sum()
     }
 
-    fn behind_heap(&self) -> Range<u64> {
+    /// Returns the room behind the heap, in whole pages.
+    pub fn behind_heap(&self) -> Range<u64> {
         self.heap_end.next_multiple_of(PAGE)..self.heap.end
     }
 

@@ -70,12 +70,17 @@ pub fn stack_is(room: &Range<u64>, open: u64, protection: u32) {
     STACK_PROTECTION.store(protection, Ordering::SeqCst);
 }
 
+/// Returns true if a program may have all addresses.
+pub fn are_none() -> bool {
+    SOFT.load(Ordering::SeqCst) == INFINITY || !IS_LIFTED.load(Ordering::SeqCst)
+}
+
 /// Returns true if a program with `taken` bytes of addresses may have `more`.
 pub fn allows(taken: impl Fn() -> u64, more: u64) -> bool {
-    let limit = SOFT.load(Ordering::SeqCst);
-    if limit == INFINITY || !IS_LIFTED.load(Ordering::SeqCst) {
+    if are_none() {
         return true;
     }
+    let limit = SOFT.load(Ordering::SeqCst);
     // A kernel counts of a stack what was used.
     let stack = STACK_END.load(Ordering::SeqCst) - STACK_START.load(Ordering::SeqCst);
     let counted = taken().saturating_sub(stack) + STACK_COUNTED;

@@ -40,6 +40,7 @@ pub unsafe fn call(here: &Here, slot: &Slot, call: Call) -> i64 {
     let ask = |request| here.table.request(slot, request);
     let refused = |errno: i32| -i64::from(errno);
     match call.number as i64 {
+        libc::SYS_brk if protections::grow_heap(a[0]) => a[0] as i64,
         libc::SYS_brk => {
             let before = ask(Request::HeapEnd);
             match ask(Request::Break(a[0])) {

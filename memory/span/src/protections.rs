@@ -1,17 +1,17 @@
-//! mprotect(2) without the agent. Allocators make parts of their memory accessible thousands of times
-//! a second, and each request to the agent takes two wake-ups. So while the program's memory is
-//! [local](crate::agent), a thread changes the protection of *plain* memory itself, and records that
-//! in a log. The agent reads the log before it uses its own records of protections.
+//! mprotect(2), and brk(2) if the heap grows, without the agent. Allocators make parts of their
+//! memory accessible thousands of times a second, and each request to the agent takes two wake-ups.
+//! So while the program's memory is [local](crate::agent), a thread changes the protection of *plain*
+//! memory itself, and records that in a log. The agent reads the log before it uses its own records.
 //!
 //! Plain memory is the program's own, of no file, shown by no other mapping, and not executable. The
-//! agent publishes parts of it, and withdraws them before it changes them.
+//! agent publishes parts of it, and room behind the heap. It withdraws them before it changes them.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::addresses::PAGE;
 use crate::range_table::{RANGES_MAX, RangeTable};
-use crate::raw;
+use crate::{limits, raw};
 
 /// Records of the log, at most.
 const LOG_MAX: usize = 1024;
@@ -20,10 +20,12 @@ const KINDS: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
 /// Published plain memory.
 static PLAIN: RangeTable = RangeTable::new();
-/// Protects the log, and keeps [`PLAIN`] as it is.
+/// The heap's end, to the byte, and the end of the room that it may take. Equal: there is none.
+static HEAP: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// Protects the log and [`HEAP`], and keeps [`PLAIN`] as it is.
 static LOCK: Lock = Lock(AtomicU32::new(0));
-/// The changes since the agent read the log: start, end, protection.
-static LOG: [[AtomicU64; 3]; LOG_MAX] = [const { [const { AtomicU64::new(0) }; 3] }; LOG_MAX];
+/// The changes since the agent read the log: start, end, protection, the heap's end or 0.
+static LOG: [[AtomicU64; 4]; LOG_MAX] = [const { [const { AtomicU64::new(0) }; 4] }; LOG_MAX];
 static RECORDS: AtomicUsize = AtomicUsize::new(0);
 
 /// A change of protection that a thread has made.
@@ -33,6 +35,8 @@ pub struct Record {
     pub range: Range<u64>,
     /// As in mprotect(2).
     pub protection: u32,
+    /// The heap's new end, or 0: it was no call of brk(2).
+    pub heap_end: u64,
 }
 
 /// A lock that threads only try and the agent waits for. 0: free; 1: held; 2: the agent may wait.
@@ -72,39 +76,81 @@ pub unsafe fn change(a: [u64; 6]) -> Option<i64> {
         return None;
     }
     // The agent may have withdrawn it.
-    let at = RECORDS.load(Ordering::Relaxed);
-    let may = at < LOG_MAX && is_published(&range);
     // SAFETY: this function requires the program's arguments, and the memory is the program's.
-    let done = may && unsafe { raw::call(libc::SYS_mprotect as u64, a) } == 0;
-    if done {
-        let values = [start, end, protection];
-        LOG[at].iter().zip(values).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
-        RECORDS.store(at + 1, Ordering::Relaxed);
-    }
+    let done = is_published(&range) && unsafe { protect(range, protection, 0) };
     LOCK.unlock();
     // The agent knows which error the program gets.
     done.then_some(0)
+}
+
+/// By a thread at the origin: moves the heap's end there if it grows and that room is published.
+/// Returns false if the agent must serve this call of brk.
+pub fn grow_heap(end: u64) -> bool {
+    let fits = || {
+        let [from, limit] = HEAP.each_ref().map(|it| it.load(Ordering::Relaxed));
+        (from < end && end <= limit).then_some(from)
+    };
+    if fits().is_none() || !limits::are_none() || !LOCK.try_lock() {
+        return false;
+    }
+    let done = fits().is_some_and(|from| {
+        let up = |at: u64| at.next_multiple_of(PAGE);
+        // SAFETY: the published room is the program's, and unused.
+        unsafe { protect(up(from)..up(end), KINDS, end) }
+    });
+    if done {
+        HEAP[0].store(end, Ordering::Relaxed);
+    }
+    LOCK.unlock();
+    done
+}
+
+/// With the lock: changes the protection of published memory, and records that. Returns false if
+/// that was not possible.
+///
+/// # Safety
+/// The memory must be the program's.
+unsafe fn protect(range: Range<u64>, protection: u64, heap_end: u64) -> bool {
+    let at = RECORDS.load(Ordering::Relaxed);
+    let arguments = [range.start, range.end - range.start, protection, 0, 0, 0];
+    // SAFETY: this function requires memory of the program.
+    let may = || unsafe { raw::call(libc::SYS_mprotect as u64, arguments) } == 0;
+    let done = at < LOG_MAX && (range.is_empty() || may());
+    if done {
+        let values = [range.start, range.end, protection, heap_end];
+        LOG[at].iter().zip(values).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
+        RECORDS.store(at + 1, Ordering::Relaxed);
+    }
+    done
 }
 
 fn is_published(range: &Range<u64>) -> bool {
     PLAIN.first_in(range).as_ref() == Some(range)
 }
 
-/// By the agent: publishes these ranges, in order, and no others. Returns the changes that threads
-/// have made until now, in order.
-pub fn publish(plain: &[Range<u64>]) -> Vec<Record> {
+/// By the agent: publishes these ranges, in order, and no others. `heap`: the heap's end as far as
+/// the agent knows, and the end of its room; equal if there is none. Returns the changes that
+/// threads have made until now, in order.
+pub fn publish(plain: &[Range<u64>], heap: Range<u64>) -> Vec<Record> {
     LOCK.lock();
+    let end = HEAP[0].load(Ordering::Relaxed).max(heap.start);
+    HEAP[0].store(if heap.is_empty() { 0 } else { end }, Ordering::Relaxed);
+    HEAP[1].store(if heap.is_empty() { 0 } else { heap.end }, Ordering::Relaxed);
     PLAIN.set(&plain[..plain.len().min(RANGES_MAX)]);
     let mut records: Vec<Record> = Vec::new();
     for record in &LOG[..RECORDS.swap(0, Ordering::Relaxed)] {
-        let [start, end, protection] = record.each_ref().map(|it| it.load(Ordering::Relaxed));
-        let protection = protection as u32;
+        let [start, end, kind, heap_end] = record.each_ref().map(|it| it.load(Ordering::Relaxed));
+        let protection = kind as u32;
+        let is_next = |last: &Record| {
+            let is_same = last.protection == protection && last.range.end == start;
+            is_same && (last.heap_end == 0) == (heap_end == 0)
+        };
         match records.last_mut() {
             // Memory that becomes accessible part by part.
-            Some(last) if last.protection == protection && last.range.end == start => {
-                last.range.end = end;
+            Some(last) if is_next(last) => {
+                (last.range.end, last.heap_end) = (end, heap_end);
             }
-            _ => records.push(Record { range: start..end, protection }),
+            _ => records.push(Record { range: start..end, protection, heap_end }),
         }
     }
     LOCK.unlock();
@@ -148,7 +194,7 @@ mod tests {
         let at = map(8);
         let writable = libc::PROT_READ | libc::PROT_WRITE;
         assert_eq!(change_at(at, PAGE, writable), None);
-        assert_eq!(publish(std::slice::from_ref(&(at..at + 6 * PAGE))), []);
+        assert_eq!(publish(std::slice::from_ref(&(at..at + 6 * PAGE)), 0..0), []);
         for page in 0..3 {
             assert_eq!(change_at(at + page * PAGE, 100, writable), Some(0));
         }
@@ -168,22 +214,42 @@ mod tests {
         let record = |pages: Range<u64>, protection| Record {
             range: at + pages.start * PAGE..at + pages.end * PAGE,
             protection,
+            heap_end: 0,
         };
-        assert_eq!(publish(&[]), [record(0..3, 3), record(1..2, 1)]);
+        assert_eq!(publish(&[], 0..0), [record(0..3, 3), record(1..2, 1)]);
         assert_eq!(change_at(at, PAGE, writable), None, "withdrawn");
         assert!(!are_pending());
+    }
+
+    #[test]
+    fn the_heap_grows_in_its_room() {
+        let _alone = ALONE.lock();
+        let at = map(8);
+        assert!(!grow_heap(at + PAGE));
+        assert_eq!(publish(&[], at + 100..at + 6 * PAGE), []);
+        assert!(grow_heap(at + 200) && grow_heap(at + 3 * PAGE) && !grow_heap(at + 7 * PAGE));
+        assert!(!grow_heap(at + PAGE), "the agent lets it shrink");
+        // SAFETY: the pages are writable now.
+        unsafe { ((at + 2 * PAGE) as *mut u8).write_volatile(1) };
+        let grown = |range, heap_end| Record { range, protection: 3, heap_end };
+        let one = grown(at + PAGE..at + 3 * PAGE, at + 3 * PAGE);
+        assert_eq!(publish(&[], at + 3 * PAGE..at + 6 * PAGE), [one]);
+        assert!(grow_heap(at + 3 * PAGE + 1));
+        let two = grown(at + 3 * PAGE..at + 4 * PAGE, at + 3 * PAGE + 1);
+        assert_eq!(publish(&[], 0..0), [two]);
+        assert!(!grow_heap(at + 5 * PAGE), "withdrawn");
     }
 
     #[test]
     fn a_full_log_sends_threads_to_the_agent() {
         let _alone = ALONE.lock();
         let at = map(2);
-        publish(std::slice::from_ref(&(at..at + 2 * PAGE)));
+        publish(std::slice::from_ref(&(at..at + 2 * PAGE)), 0..0);
         for _ in 0..LOG_MAX {
             assert_eq!(change_at(at, PAGE, libc::PROT_READ), Some(0));
         }
         assert_eq!(change_at(at, PAGE, libc::PROT_READ), None);
-        assert_eq!(publish(&[]).len(), LOG_MAX);
+        assert_eq!(publish(&[], 0..0).len(), LOG_MAX);
     }
 
     /// What the agent has withdrawn, no thread changes; each change is recorded once.
@@ -198,12 +264,12 @@ mod tests {
             let threads =
                 [(); 2].map(|()| scope.spawn(move || (0..CHANGES).for_each(|_| change())));
             while threads.iter().any(|thread| !thread.is_finished()) {
-                read += publish(&plain).len();
+                read += publish(&plain, 0..0).len();
                 std::thread::yield_now();
-                read += publish(&[]).len();
+                read += publish(&[], 0..0).len();
                 assert!(!are_pending(), "withdrawn");
             }
         });
-        assert_eq!(read + publish(&[]).len(), 2 * CHANGES);
+        assert_eq!(read + publish(&[], 0..0).len(), 2 * CHANGES);
     }
 }

@@ -6,7 +6,8 @@
  *
  * grows: threads make reserved memory accessible part by part, and take it back: what is not
  * accessible raises SIGSEGV. moves: other nodes find the protection that threads set before.
- * forks: children do, too, while other threads go on. Prints `right`, or the check that failed.
+ * forks: children do, too, while other threads go on. All let the heap grow and shrink. Prints
+ * `right`, or the check that failed.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -136,6 +137,61 @@ static void moves(void)
 	}
 }
 
+enum { HEAP_PAGES = 100 };
+static char *heap;
+
+/* The heap as it has grown to this number of pages, and not further. */
+static void *looks_at_heap(void *argument)
+{
+	long pages = (intptr_t)argument / 16;
+
+	go_to((int)((intptr_t)argument % 16));
+	for (long page = 0; page < pages; page += 9)
+		CHECK(heap[page * PAGE] == (char)page && access_of(heap + page * PAGE) == WRITE);
+	CHECK(access_of(heap + pages * PAGE) == NONE);
+	go_to(0);
+	return NULL;
+}
+
+/* Before there are other threads, whose allocations could need the heap. */
+static void grow_heap(int checks)
+{
+	int status;
+
+	heap = sbrk(0);
+	CHECK(brk((void *)(((uintptr_t)heap + PAGE - 1) / PAGE * PAGE)) == 0);
+	heap = sbrk(0);
+	for (int round = 0; round < ROUNDS; round++) {
+		for (long page = 0; page < HEAP_PAGES; page++) {
+			char *at = heap + page * PAGE;
+
+			CHECK(access_of(at) == NONE);
+			CHECK(brk(at + 10) == 0 && sbrk(0) == at + 10);
+			CHECK(at[0] == 0 && at[PAGE - 1] == 0);
+			at[0] = (char)page;
+			CHECK(brk(at + PAGE) == 0);
+		}
+		if (checks == 'f') {
+			pid_t child = fork();
+
+			if (child == 0) {
+				looks_at_heap((void *)(16 * HEAP_PAGES));
+				CHECK(brk(heap) == 0 && access_of(heap) == NONE);
+				_exit(7);
+			}
+			CHECK(child > 0 && waitpid(child, &status, 0) == child);
+			CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+		}
+		for (int node = nodes() - 1; checks == 'm' && node >= 0; node--) {
+			go_to(node);
+			looks_at_heap((void *)(intptr_t)(16 * HEAP_PAGES + node));
+		}
+		CHECK(brk(heap + 50 * PAGE) == 0 && access_of(heap + 50 * PAGE) == NONE);
+		CHECK(heap[49 * PAGE] == 49);
+		CHECK(brk(heap) == 0);
+	}
+}
+
 static volatile int over;
 
 static void *disturbs(void *argument)
@@ -190,6 +246,7 @@ int main(int count, char **arguments)
 
 	CHECK(count == 2);
 	CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+	grow_heap(arguments[1][0]);
 	if (strcmp(arguments[1], "moves") == 0)
 		moves();
 	else if (strcmp(arguments[1], "forks") == 0)

@@ -87,8 +87,10 @@ impl Agent {
                 };
                 let pages = self.pages_of(&range);
                 self.change(effect, pages, node, Some((thread, answer)));
-                if let Request::Protect { .. } = request {
-                    self.publish_near(&range);
+                match request {
+                    Request::Protect { .. } => self.publish_near(&range),
+                    Request::Break(_) => self.publish_heap(),
+                    _ => {}
                 }
             }
         }

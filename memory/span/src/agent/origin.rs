@@ -24,6 +24,8 @@ pub struct Origin {
     pub(super) protections: [Ranges; 8],
     /// Memory whose protection threads change themselves.
     pub(super) published: Ranges,
+    /// The end of the room into which threads move the heap's end themselves, or 0.
+    pub(super) heap_limit: u64,
     pub(super) map: MemoryMap,
     pub(super) futexes: Futexes,
     pub(super) policy: Policy,
@@ -63,6 +65,7 @@ impl Origin {
             addresses,
             protections: Default::default(),
             published: Ranges::default(),
+            heap_limit: 0,
             map,
             futexes: Futexes::default(),
             policy,
