@@ -55,6 +55,25 @@ class Spawn(unittest.TestCase):
             with self.assertRaises(ProcessLookupError):
                 task.import_("field", 0)
 
+    def test_domains_and_programs_of_fixed_addresses_are_tasks_of_a_shared_space(self) -> None:
+        debians = "/usr/bin/python3"
+        if not os.path.exists(debians) or not is_fixed(debians):
+            self.skipTest(f"{debians} is not linked to fixed addresses")
+        with nagaya.Space(shared=True) as space:
+            cpus = os.sched_getaffinity(0)
+            self.assertEqual(space.add_domain(8, 2, cpus), 1)
+            for program, id in ((sys.executable, 9), (debians, 3)):
+                task = space.spawn(
+                    [program, *CHILD[1:]], id=id, stdin=nagaya.PIPE, stdout=nagaya.DEVNULL
+                )
+                field = task.import_("field", 60).view()
+                self.assertEqual(sum(field), 499500)
+                field[0] = id
+                assert task.stdin
+                task.stdin.close()
+                self.assertEqual(task.wait(60), id)
+            self.assertEqual((space.domain_of(9), space.domain_of(0)), (1, 0))
+
     def test_statuses_of_many_tasks(self) -> None:
         with nagaya.Space() as space:
             for id in range(3):

@@ -13,8 +13,13 @@ WORKER = Path(__file__).with_name("worker.py")
 
 
 def run(case: str, tasks: int, *options: str) -> None:
-    """Runs one case in so many tasks, which must all succeed."""
-    command = [NAGAYA, "run", "-K", "-n", str(tasks), *options, sys.executable, str(WORKER), case]
+    """Runs one case in a number of tasks, which must all succeed."""
+    run_with(["-n", str(tasks), *options], case)
+
+
+def run_with(options: list[str], case: str) -> None:
+    """The same in a job with these options."""
+    command = [NAGAYA, "run", "-K", *options, sys.executable, str(WORKER), case]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
     if done.returncode != 0:
         output = done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
@@ -45,6 +50,10 @@ class Tasks(unittest.TestCase):
 
     def test_a_forked_child_is_no_task(self) -> None:
         run("forked", 2)
+
+    def test_protected_tasks_and_domains_share_what_they_export(self) -> None:
+        run("buffers", 2, "--protect")
+        run_with(["--domains", "all:2,all:1"], "buffers")
 
 
 class Delegation(unittest.TestCase):
