@@ -92,6 +92,20 @@ class Spawn(unittest.TestCase):
             assert task.stdin
             task.stdin.close()
 
+    def test_memory_of_an_earlier_task_with_the_same_id_is_refused(self) -> None:
+        with nagaya.Space() as space:
+            first = space.spawn(CHILD, id=1, stdin=nagaya.PIPE)
+            memory = first.import_("field", 60)
+            first.kill()
+            first.wait(60)
+            second = space.spawn(CHILD, id=1, stdin=nagaya.PIPE)
+            second.import_("field", 60).check()
+            with self.assertRaises(nagaya.TaskEndedError):
+                memory.view()
+            for task in (first, second):
+                assert task.stdin
+                task.stdin.close()
+
     def test_close_kills_what_runs(self) -> None:
         space = nagaya.Space()
         task = space.spawn([sys.executable, "-c", "import time; time.sleep(600)"])

@@ -41,9 +41,13 @@ class Tasks(unittest.TestCase):
 
     def test_an_import_gets_memory_and_type_of_one_export(self) -> None:
         run("replaced", 2)
+        run("replaced_twice", 1)
 
     def test_a_barrier_holds_all_and_fails_if_one_ends(self) -> None:
         run("barriers", 4)
+
+    def test_task_0_leaves_a_barrier_last(self) -> None:
+        run("leaves", 2)
 
     def test_memory_of_an_ended_task_is_refused(self) -> None:
         run("ended", 2)

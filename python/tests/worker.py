@@ -171,9 +171,34 @@ def replaced():
         seen = set()
         while time.monotonic() < end:
             view = me.import_(0, "turns", LIMIT).view()
+            assert set(view) == {1}, (view.format, view.tolist())
             seen.add((view.format, len(view)))
         assert seen <= {("d", 8), ("B", 64), ("i", 9)}, seen
     me.barrier(LIMIT)
+
+
+def replaced_twice():
+    """A type that was replaced, and then replaced by an equal one, is not taken for the same."""
+    from nagaya import _library
+
+    me = nagaya.here()
+    doubles, bytes_ = array.array("d", [1.0] * 8), array.array("B", [1] * 64)
+    lookup, calls = _library.lookup, []
+
+    def disturbed(*arguments):
+        result = lookup(*arguments)
+        calls.append(arguments[2])
+        if len(calls) == 2:  # the type has been read
+            me.export("turns", bytes_)
+        elif len(calls) == 3:  # the memory has been read
+            me.export("turns", doubles)
+        return result
+
+    me.export("turns", doubles)
+    _library.lookup = disturbed
+    memory = me.import_(me.id, "turns", LIMIT)
+    assert memory.address == nagaya.pin(doubles).address and memory.view().tolist() == [1.0] * 8
+    assert calls[:3] == [b"turns", b".type.turns", b"turns"] and len(calls) > 4, calls
 
 
 def barriers():
@@ -194,6 +219,20 @@ def barriers():
     except nagaya.TaskEndedError:
         return
     raise AssertionError("a task that had ended was waited for")
+
+
+def leaves():
+    """Task 0 stays until the others have seen that they may leave."""
+    me = nagaya.here()
+    if me.id == 1:
+        # In the middle of the wait, this task is late by half a second.
+        signal.signal(signal.SIGALRM, lambda _signal, _frame: time.sleep(0.5))
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+    else:
+        me.import_(1, ".arrived.1", LIMIT)
+        time.sleep(0.4)
+    me.barrier(LIMIT)
+    os._exit(0)
 
 
 def ended():
@@ -316,12 +355,13 @@ def _serve(delegate, clients):
         nonlocal clients_left
         clients_left -= 1
 
-    clients_left = clients
+    clients_left, raised = clients, 0
     while clients_left:
         try:
             server.serve(LIMIT)
         except KeyError:
-            pass
+            raised += 1
+    assert raised == clients
     server.close()
     server.serve_forever()  # returns, since the queue is closed
     assert len(failures) == clients
