@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use nagaya_tests::mpi::OPEN_MPI_4;
 use nagaya_tests::program::{build, libraries, library_flags};
 use nagaya_tests::python::{interpreter, packages};
-use nagaya_tests::{Cmd, machine_lacks, nagaya, nagaya_path};
+use nagaya_tests::{Cmd, WorkDir, machine_lacks, nagaya, nagaya_path};
 
 /// Debian's own interpreter, which is linked to fixed addresses.
 const PYTHON: &str = "/usr/bin/python3";
@@ -94,6 +94,33 @@ fn the_python_package_has_the_version_of_the_libraries() {
     assert!(read("python/pyproject.toml").contains(&project), "{project}");
     let module = format!("\n__version__ = \"{version}\"\n");
     assert!(read("python/nagaya/__init__.py").contains(&module), "{module}");
+}
+
+/// Writes the programs that `docs/bindings.md` shows into a directory.
+fn programs_of_the_page() -> WorkDir {
+    let text = std::fs::read_to_string(directory("docs/bindings.md")).expect("the page");
+    let dir = WorkDir::new();
+    for part in text.split("<!-- file: ").skip(1) {
+        let (name, rest) = part.split_once(" -->\n```").expect("a block follows");
+        let code = rest.split_once('\n').expect("a fence").1;
+        dir.write(name, code.split_once("```\n").expect("a closing fence").0);
+    }
+    dir
+}
+
+#[test]
+fn the_programs_in_the_documentation_run() {
+    let dir = programs_of_the_page();
+    let tasks = |script| {
+        let run = nagaya("run").args(["-K", "-n", "2", PYTHON, script]);
+        with_package(run.dir(dir.path())).run().ok()
+    };
+    assert_eq!(sorted(&tasks("sum.py")), ["task 0: 500500", "task 1: 499500"]);
+    assert_eq!(tasks("double.py"), "2000.0\n");
+    let owner = Cmd::new(interpreter()).arg("owner.py").dir(dir.path());
+    with_package(owner).run().prints("0\n");
+    let compile = Cmd::new("g++").args(["-std=c++17", "-c", "sum.cc"]).args(WARNINGS);
+    compile.args(library_flags(&["pvas"])).dir(dir.path()).run().ok();
 }
 
 /// The strictest usual warnings.
