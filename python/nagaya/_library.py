@@ -189,6 +189,13 @@ class Deadline:
         return left is not None and left <= 0
 
 
+def encode_name(name: str) -> bytes:
+    """A name as the library takes it."""
+    if "\0" in name:
+        raise ValueError("embedded null character")
+    return name.encode()
+
+
 def lookup(pvd: int, pvid: int, name: bytes, deadline: Deadline) -> tuple[int, int]:
     """pvas_import: returns (address, size). The error's text names what was looked for."""
     address, size = c_void_p(), c_size_t()

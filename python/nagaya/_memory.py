@@ -343,7 +343,7 @@ def _described_by(pvd: int, task: int, name: bytes) -> Optional[bytes]:
 
 def find(pvd: int, task: int, name: str, timeout: Optional[float], readonly: bool) -> Memory:
     """Finds what task `task` exports under `name`."""
-    encoded, deadline = name.encode(), Deadline(timeout)
+    encoded, deadline = _library.encode_name(name), Deadline(timeout)
     _library.lookup(pvd, task, encoded, deadline)
     # An export with another type marks the type as changing, exports the memory, and then the type.
     # So memory and type are of one export if the type is the same before and after.
@@ -421,7 +421,7 @@ class _Description:
 def export(name: str, thing: "Buffer") -> Export:
     """Exports the memory of `thing`, which stays pinned until the name is taken back."""
     pinned = Pin(thing)
-    encoded = name.encode()
+    encoded = _library.encode_name(name)
     described = _TYPE_PREFIX + encoded
     with _lock:
         old = _described.get(name)
@@ -431,7 +431,11 @@ def export(name: str, thing: "Buffer") -> Export:
             # Readers do not take these for one export before all three are there.
             new = _Description(pinned.layout)
             _library.export(described, ctypes.addressof(_changing), len(_CHANGING))
-            _library.export(encoded, pinned.address, pinned.size)
+            try:
+                _library.export(encoded, pinned.address, pinned.size)
+            except Error:  # no room for another name
+                _library.unexport(described)
+                raise
             _library.export(described, ctypes.addressof(new.block), new.size)
             _described[name] = new
             if old is not None:
@@ -443,7 +447,7 @@ def export(name: str, thing: "Buffer") -> Export:
 def unexport(name: str) -> None:
     """Takes a name back. Raises NotFoundError if it is not exported."""
     with _lock:
-        _library.unexport(name.encode())
+        _library.unexport(_library.encode_name(name))
         _exports.pop(name, None)
         old = _described.pop(name, None)
         if old is not None:

@@ -111,12 +111,16 @@ def buffers():
 
 def names():
     """Names that are missing, late, taken back, too long or too many."""
+    from nagaya import _library
+
     me = nagaya.here()
 
     def fails(kind, number, words, call, *arguments):
         try:
             call(*arguments)
         except kind as failed:
+            if kind is ValueError:
+                return
             assert isinstance(failed, nagaya.Error) and isinstance(failed, OSError)
             assert failed.errno == number, repr(failed)
             for word in words:
@@ -138,6 +142,26 @@ def names():
     with me.export("short", b"data") as made:
         assert made.size == 4 and me.import_(me.id, "short", 0).address == made.address
     fails(FileNotFoundError, errno.ENOENT, [], me.import_, me.id, "short", 0)
+    fails(ValueError, None, [], me.export, "a\0b", b"data")
+    # A directory that is full keeps nothing of a name that found no room, whichever part failed.
+    for others in range(2):
+        made = []
+        with nagaya.pin(bytearray(1)) as place:
+            for i in range(others):
+                _library.export(b"other%d" % i, place.address, place.size)
+            while True:
+                try:
+                    made.append(me.export(f"many{len(made)}", b"data"))
+                except nagaya.Error as failed:
+                    assert failed.errno == errno.ENOSPC, failed
+                    break
+            assert 100 < len(made) < 128
+            for name in (f"many{len(made)}", f".type.many{len(made)}"):
+                fails(FileNotFoundError, errno.ENOENT, [], me.import_, me.id, name, 0)
+            for one in made:
+                one.close()
+            for i in range(others):
+                _library.unexport(b"other%d" % i)
     # An old handle does not take back what was exported again.
     first = me.export("again", b"one")
     me.export("again", b"three")
