@@ -147,6 +147,7 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     }
     for header in [
         "pvas.h",
+        "pvas.hpp",
         "pvas_delegate.h",
         "pvas_delegate_mpi.h",
         "pvas_delegate_mpi_serve.h",

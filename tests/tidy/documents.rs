@@ -10,6 +10,7 @@ const DOCUMENTS: &[&str] = &[
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "docs/bindings.md",
     "docs/coherence.md",
     "docs/fuzzing.md",
     "docs/house.md",

@@ -25,12 +25,12 @@ const LONG_FILES: &[&str] = &[
 /// The directories with code.
 const WINGS: &[&str] = &[
     "sync", "net", "launch", "space", "memory", "message", "tools", "cli", "bench", "fuzz",
-    "tests", "include", "examples",
+    "tests", "include", "examples", "python",
 ];
 
 /// All files with code.
 fn code() -> Vec<String> {
-    WINGS.iter().flat_map(|wing| files(wing, &["rs", "c", "h", "S"])).collect()
+    WINGS.iter().flat_map(|wing| files(wing, &["rs", "c", "h", "S", "cc", "hpp", "py"])).collect()
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn comment_lines_are_short() {
         for (number, line) in text(&file).lines().enumerate() {
             let line = line.trim_end();
             let start = line.trim_start();
-            let is_comment = start.starts_with("//") || start.starts_with('*');
+            let is_comment = ["//", "*", "# "].iter().any(|it| start.starts_with(it));
             // A table's row cannot be wrapped.
             let is_row = start.trim_start_matches(['/', '!', '*', ' ']).starts_with('|');
             if is_comment && !is_row && line.chars().count() > COMMENT_COLUMNS {
