@@ -1,10 +1,12 @@
 //! mprotect(2), and brk(2) if the heap grows, without the agent. Allocators make parts of their
 //! memory accessible thousands of times a second, and each request to the agent takes two wake-ups.
-//! So while the program's memory is [local](crate::agent), a thread changes the protection of *plain*
-//! memory itself, and records that in a log. The agent reads the log before it uses its own records.
+//! So while the program's memory is [local](crate::agent), a thread changes the protection of
+//! *plain* memory itself, and records that in a log. The agent reads the log before it uses its own
+//! records.
 //!
-//! Plain memory is the program's own, of no file, shown by no other mapping, and not executable. The
-//! agent publishes parts of it, and room behind the heap. It withdraws them before it changes them.
+//! Plain memory is the program's own, of no file, shown by no other mapping, and not executable.
+//! The agent publishes parts of it, and room behind the heap. It withdraws them before it changes
+//! them.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -42,8 +42,8 @@ impl RangeTable {
         }
     }
 
-    /// By the agent: replaces the contents. The ranges are in order and do not touch. If there are too many, the
-    /// last entry covers the rest.
+    /// By the agent: replaces the contents. The ranges are in order and do not touch. If there are
+    /// too many, the last entry covers the rest.
     pub fn set(&self, all: &[Range<u64>]) {
         self.version.fetch_add(1, Ordering::SeqCst);
         let count = all.len().min(RANGES_MAX);
