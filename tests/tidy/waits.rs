@@ -18,7 +18,7 @@ const EXCEPTIONS: &[&str] = &[
     // C library.
     "memory/span/src/dispositions.rs: SYS_sched_yield",
     "memory/span/src/dispositions.rs: spin_loop",
-    "memory/span/src/shared.rs: spin_loop",
+    "memory/span/src/range_table.rs: spin_loop",
     // Lets a shadow run between two polls. The policy decides how long the agent polls.
     "memory/span/src/agent/driver.rs: yield_now",
     // Compares clocks: a wake-up would count as a part of the message's time.

@@ -259,14 +259,14 @@ mod tests {
     fn no_change_is_lost_while_the_agent_publishes() {
         let _alone = ALONE.lock();
         let at = map(1);
-        let plain = [at..at + PAGE];
+        let plain = at..at + PAGE;
         let mut read = 0;
         std::thread::scope(|scope| {
             let change = || while change_at(at, PAGE, libc::PROT_READ).is_none() {};
             let threads =
                 [(); 2].map(|()| scope.spawn(move || (0..CHANGES).for_each(|_| change())));
             while threads.iter().any(|thread| !thread.is_finished()) {
-                read += publish(&plain, 0..0).len();
+                read += publish(std::slice::from_ref(&plain), 0..0).len();
                 std::thread::yield_now();
                 read += publish(&[], 0..0).len();
                 assert!(!are_pending(), "withdrawn");
