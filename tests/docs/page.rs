@@ -5,7 +5,8 @@
 //! <!-- expect: TEXT -->      the output of this block contains the text (may be repeated)
 //! <!-- status: N -->         the block ends with this status instead of 0
 //! <!-- given: A B -->        names of the reader's own programs: the test puts small ones there
-//! <!-- needs: A B -->        programs or features without which the block is skipped
+//! <!-- needs: A B -->        without these the block and those after it are skipped: programs,
+//!                            `info=FEATURE` of `nagaya info`, `command=SUBCOMMAND` of `nagaya`
 //! <!-- output -->            the lines of this block are in the output of the block before it, in
 //!                            this order; `…` stands for any text
 //! <!-- not run: REASON -->   no test can run this block

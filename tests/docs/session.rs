@@ -12,6 +12,8 @@ use crate::prefix::Prefix;
 pub struct Session {
     page: String,
     work: WorkDir,
+    /// Sockets of jobs: names of jobs on pages are not unique on the machine.
+    runtime: WorkDir,
     prefix: Prefix,
     last: Option<Output>,
     /// A block was skipped; the blocks after it may need its results.
@@ -24,6 +26,7 @@ impl Session {
         let session = Self {
             page: page.to_owned(),
             work: WorkDir::new(),
+            runtime: WorkDir::short(),
             prefix: Prefix::new(),
             last: None,
             skipped: false,
@@ -42,7 +45,8 @@ impl Session {
             return;
         }
         if let Some(missing) = block.needs.iter().find(|need| !is_present(need)) {
-            self.skipped = true;
+            // No later block uses the result of a subcommand that this build lacks.
+            self.skipped = !missing.starts_with("command=");
             return report(&at, missing);
         }
         for name in &block.given {
@@ -88,6 +92,7 @@ impl Session {
             .env("PKG_CONFIG_PATH", self.work.join(".pkgconfig"))
             .env("LD_LIBRARY_PATH", self.prefix.join("lib"))
             .env("HOME", self.work.path())
+            .env("XDG_RUNTIME_DIR", self.runtime.path())
             .env("PVM_VMID", format!("docs-{}", self.work.path().display()).replace('/', "-"))
             // Pages use up to four ranks; the tests' machine may have fewer processors.
             .env("OMPI_MCA_rmaps_base_oversubscribe", "1");
@@ -109,6 +114,9 @@ fn is_present(need: &str) -> bool {
     if let Some(feature) = need.strip_prefix("info=") {
         let info = nagaya("info").arg("--parsable").run().ok();
         return info.lines().any(|line| line == format!("{feature}=yes"));
+    }
+    if let Some(command) = need.strip_prefix("command=") {
+        return nagaya("help").arg(command).run().status.success();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(need).is_file())
