@@ -1,4 +1,4 @@
-# Nagaya's targets. `make` builds; README.md has the two targets for newcomers.
+# Nagaya's targets. `make` builds; docs/install.md has those for newcomers.
 
 PREFIX ?= /usr/local
 DESTDIR ?=

@@ -14,14 +14,17 @@ const DOCUMENTS: &[&str] = &[
     "docs/coherence.md",
     "docs/fuzzing.md",
     "docs/house.md",
+    "docs/install.md",
     "docs/memory.md",
     "docs/message.md",
+    "docs/mpi-libraries.md",
     "docs/net.md",
     "docs/pvm.md",
     "docs/reader.md",
     "docs/simulator.md",
     "docs/space.md",
     "docs/span.md",
+    "docs/tutorials/teaching.md",
 ];
 
 /// Returns the source paths between backquotes in a text, such as `agent/pages.rs`.
