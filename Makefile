@@ -16,7 +16,7 @@ BUILD_RELEASE = $(CARGO) build --release --workspace
 TEST_RELEASE = NAGAYA_BIN_DIR=$(abspath $(RELEASE)) CARGO="$(CARGO)" scripts/test
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all built deps demo check lint test docs model check-peers check-install bench span-table reproduce house soak fuzz peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
+.PHONY: all built deps demo check lint test model check-peers check-install bench span-table reproduce house soak fuzz peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
 
 all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(BUILD_RELEASE))
@@ -65,6 +65,7 @@ check-peers:
 
 # The documentation as a site in out/site, with man pages, the C API and the Rust API, and a check of
 # all links. Needs mdBook (cargo install mdbook --locked) and mandoc; Doxygen is optional.
+.PHONY: docs
 docs:
 	CARGO="$(CARGO)" scripts/docs
 

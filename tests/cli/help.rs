@@ -134,45 +134,6 @@ fn the_manual_lists_every_command() {
     }
 }
 
-/// The long and short options in a help text, such as `--label` and `-l`.
-fn options(help: &str) -> BTreeSet<String> {
-    let mut options = BTreeSet::new();
-    for line in help.lines().map(str::trim_start).filter(|line| line.starts_with('-')) {
-        // `-l, --label <NAME>  Text`: the options end at two spaces or at the value.
-        let spelled = line.split("  ").next().expect("a first part");
-        for word in spelled.split([' ', ',', '[', '=']) {
-            let name = word.trim_start_matches('-');
-            if word.starts_with('-') && name.chars().next().is_some_and(char::is_alphabetic) {
-                options.insert(word.to_owned());
-            }
-        }
-    }
-    options
-}
-
-#[test]
-fn the_manual_of_a_command_names_all_of_its_options() {
-    let mut count = 0;
-    for (name, _) in commands().into_iter().filter(|(name, _)| name != "help") {
-        let page = repository().join(format!("man/nagaya-{name}.1"));
-        let page = std::fs::read_to_string(&page)
-            .unwrap_or_else(|error| panic!("{}: {error}", page.display()));
-        let page = page.replace("\\-", "-").replace("\\fB", " ").replace("\\fR", " ");
-        let words: BTreeSet<&str> =
-            page.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').collect();
-        let options = options(&help_of(&[&name, "--help"]));
-        count += options.len();
-        // nagaya(1) has those of every command.
-        let missing: Vec<&String> = options
-            .iter()
-            .filter(|option| !["-h", "--help"].contains(&option.as_str()))
-            .filter(|option| !words.contains(option.as_str()))
-            .collect();
-        assert!(missing.is_empty(), "nagaya-{name}(1) lacks {missing:?}");
-    }
-    assert!(count > 60, "only {count} options were found");
-}
-
 /// Names of variables in a text: `NAGAYA_` or `PVAS_` and capitals, after `before`.
 fn variables(text: &str, before: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();

@@ -4,6 +4,7 @@
 //! compared with the output of the block before it. A comment in front of a block gives the exact
 //! treatment (see [`page`]). A block that a test cannot run says why.
 
+mod manuals;
 mod page;
 mod prefix;
 mod session;

@@ -37,8 +37,12 @@ impl Prefix {
         let templates = fs::read_dir(root().join("pkgconfig")).expect("pkgconfig/");
         for template in templates.map(|entry| entry.expect("an entry").path()) {
             let text = fs::read_to_string(&template).expect("a template");
+            // PVM's libraries and headers have a directory of their own.
+            let is_pvm = template.ends_with("pvm3.pc.in");
+            let base = self.join(if is_pvm { "lib/nagaya/pvm" } else { "" });
             let text = text.replace("@PREFIX@", &self.0.to_string_lossy());
-            let text = text.replace("@LIBDIR@", &self.join("lib").to_string_lossy());
+            let text = text.replace("@LIBDIR@", &base.join("lib").to_string_lossy());
+            let text = text.replace("@INCLUDEDIR@", &base.join("include").to_string_lossy());
             let text = text.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
             // NAME.pc.in becomes NAME.pc.
             let name = template.file_stem().expect("a name");
