@@ -5,6 +5,8 @@
 //! <!-- expect: TEXT -->      the output of this block contains the text (may be repeated)
 //! <!-- status: N -->         the block ends with this status instead of 0
 //! <!-- given: A B -->        names of the reader's own programs: the test puts small ones there
+//! <!-- on: slurm -->         run the block on a cluster of Slurm's, made on this machine
+//! <!-- on: hosts -->         run commands for other hosts on this machine (NAGAYA_RSH)
 //! <!-- needs: A B -->        without these the block and those after it are skipped: programs,
 //!                            `info=FEATURE` of `nagaya info`, `command=SUBCOMMAND` of `nagaya`
 //! <!-- output -->            the lines of this block are in the output of the block before it, in
@@ -26,6 +28,20 @@ pub struct Block {
     pub needs: Vec<String>,
     /// The reader's own programs.
     pub given: Vec<String>,
+    /// The machines that it uses.
+    pub on: Machines,
+}
+
+/// The machines of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Machines {
+    /// This one.
+    #[default]
+    This,
+    /// A cluster of Slurm's.
+    Slurm,
+    /// Hosts that are reached as by ssh.
+    Hosts,
 }
 
 /// What a test does with a block.
@@ -53,6 +69,7 @@ struct Comments {
     status: Option<i32>,
     needs: Vec<String>,
     given: Vec<String>,
+    on: Machines,
     other: Option<Treatment>,
 }
 
@@ -68,6 +85,13 @@ impl Comments {
             "expect" => self.expect.push(value.to_owned()),
             "status" => self.status = Some(value.parse().map_err(|_| "a status is a number")?),
             "needs" => self.needs.extend(value.split_whitespace().map(str::to_owned)),
+            "on" => {
+                self.on = match value {
+                    "slurm" => Machines::Slurm,
+                    "hosts" => Machines::Hosts,
+                    other => return Err(format!("`on: {other}` is not known")),
+                }
+            }
             "given" => self.given.extend(value.split_whitespace().map(str::to_owned)),
             "file" => self.other = Some(Treatment::File(value.to_owned())),
             "output" => self.other = Some(Treatment::Output),
@@ -131,8 +155,8 @@ pub fn blocks(text: &str) -> Result<Vec<Block>, String> {
         if treatment == Treatment::Output && !blocks.last().is_some_and(runs) {
             return Err(at("no command in front of the output".to_owned()));
         }
-        let Comments { needs, given, .. } = comments;
-        blocks.push(Block { line: number, text: content, treatment, needs, given });
+        let Comments { needs, given, on, .. } = comments;
+        blocks.push(Block { line: number, text: content, treatment, needs, given, on });
     }
     if comments.is_empty() { Ok(blocks) } else { Err("the last comment has no block".to_owned()) }
 }

@@ -3,10 +3,24 @@
 
 use std::path::PathBuf;
 
+use nagaya_tests::slurm::Slurm;
 use nagaya_tests::{Cmd, Output, WorkDir, copy_program, machine_lacks, nagaya, skip, tool};
 
-use crate::page::{Block, Treatment};
+use crate::page::{Block, Machines, Treatment};
 use crate::prefix::Prefix;
+
+/// Has ssh's arguments, and runs the command on this machine.
+const RSH: &str = "#!/bin/sh
+while :; do
+	case $1 in
+	-[lop]) shift 2 ;;
+	-*) shift ;;
+	*) break ;;
+	esac
+done
+shift
+exec sh -c \"$*\"
+";
 
 /// A reader of a page.
 pub struct Session {
@@ -16,6 +30,8 @@ pub struct Session {
     runtime: WorkDir,
     prefix: Prefix,
     last: Option<Output>,
+    /// The cluster of blocks that use one.
+    slurm: Option<Slurm>,
     /// A block was skipped; the blocks after it may need its results.
     skipped: bool,
 }
@@ -29,6 +45,7 @@ impl Session {
             runtime: WorkDir::short(),
             prefix: Prefix::new(),
             last: None,
+            slurm: None,
             skipped: false,
         };
         session.prefix.write_pkg_config(&session.work.join(".pkgconfig"));
@@ -68,7 +85,7 @@ impl Session {
                 }
             }
             Treatment::Run { status, expect } => {
-                let output = self.shell(&block.text);
+                let output = self.command(&block.text, block.on).run();
                 assert_eq!(output.code(), *status, "{at}\n{output}");
                 let printed = format!("{}{}", output.stdout, output.stderr);
                 for text in expect {
@@ -79,11 +96,30 @@ impl Session {
         }
     }
 
-    /// Runs commands as a user types them, with the environment of an installation.
-    fn shell(&self, script: &str) -> Output {
+    /// Commands as a user types them, with the environment of an installation.
+    fn command(&mut self, script: &str, on: Machines) -> Cmd {
+        let command = self.shell(script);
+        match on {
+            Machines::This => command,
+            Machines::Slurm => {
+                let slurm = self.slurm.get_or_insert_with(|| Slurm::start(&["n0", "n1"]));
+                command.env("SLURM_CONF", slurm.conf())
+            }
+            Machines::Hosts => {
+                let rsh = self.work.join("rsh");
+                if !rsh.exists() {
+                    self.work.write_executable("rsh", RSH);
+                }
+                command.env("NAGAYA_RSH", rsh)
+            }
+        }
+    }
+
+    /// The same for this machine.
+    fn shell(&self, script: &str) -> Cmd {
         let path = std::env::var("PATH").unwrap_or_default();
         let joined = |dir: PathBuf, rest: &str| format!("{}:{rest}", dir.display());
-        let command = Cmd::new("bash")
+        Cmd::new("bash")
             .args(["-e", "-u", "-c", script])
             .dir(self.work.path())
             .own_session()
@@ -95,8 +131,7 @@ impl Session {
             .env("XDG_RUNTIME_DIR", self.runtime.path())
             .env("PVM_VMID", format!("docs-{}", self.work.path().display()).replace('/', "-"))
             // Pages use up to four ranks; the tests' machine may have fewer processors.
-            .env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-        command.run()
+            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
     }
 }
 
@@ -104,7 +139,7 @@ impl Drop for Session {
     /// Ends the virtual machine of PVM that a failed page has left behind.
     fn drop(&mut self) {
         if std::thread::panicking() && self.page.contains("pvm") {
-            let _ = self.shell("echo halt | timeout 20 nagaya pvm >/dev/null 2>&1 || true");
+            let _ = self.shell("echo halt | timeout 20 nagaya pvm >/dev/null 2>&1 || true").run();
         }
     }
 }
@@ -119,7 +154,9 @@ fn is_present(need: &str) -> bool {
         return nagaya("help").arg(command).run().status.success();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(need).is_file())
+    // Daemons are there, and often not in PATH.
+    let mut directories = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+    directories.any(|dir| dir.join(need).is_file())
 }
 
 fn report(at: &str, missing: &str) {
