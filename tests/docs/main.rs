@@ -2,7 +2,7 @@
 //!
 //! Every fenced block of the pages below is run, or written to a file that a later block uses, or
 //! compared with the output of the block before it. A comment in front of a block gives the exact
-//! treatment (see [`page`]). A block that a test cannot run says why.
+//! treatment (see [`page`]). A block that a test cannot run has a reason.
 
 mod manuals;
 mod page;

@@ -52,7 +52,7 @@ impl Session {
         session
     }
 
-    /// Does with a block what its treatment says.
+    /// Gives a block its treatment.
     ///
     /// # Panics
     /// If the block fails, or prints something else than the page shows.
