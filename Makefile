@@ -64,7 +64,8 @@ check-peers:
 		--mode exec --mode coll --limit 60 mpi4py comm objects p2p
 
 # The documentation as a site in out/site, with man pages, the C API and the Rust API, and a check of
-# all links. Needs mdBook (cargo install mdbook --locked) and mandoc; Doxygen is optional.
+# all links. Needs mdBook (cargo install mdbook --locked) and mandoc;
+# Doxygen and Graphviz are optional.
 .PHONY: docs
 docs:
 	CARGO="$(CARGO)" scripts/docs
