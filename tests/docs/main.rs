@@ -61,6 +61,7 @@ pages! {
     howto_gdb: "docs/howto/gdb.md",
     howto_perf: "docs/howto/perf.md",
     troubleshooting: "docs/troubleshooting.md",
+    bindings: "docs/bindings.md",
 }
 
 /// The pages of a directory of `docs/`.
