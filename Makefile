@@ -1,4 +1,4 @@
-# Nagaya's targets. `make` builds; README.md has the two targets for newcomers.
+# Nagaya's targets. `make` builds; docs/install.md has those for newcomers.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -62,6 +62,13 @@ check-peers:
 	$(BUILD_RELEASE)
 	NAGAYA_BIN_DIR=$(abspath $(RELEASE)) scripts/peers --mpi mpich5 --mpi openmpi5 --ranks 2 \
 		--mode exec --mode coll --limit 60 mpi4py comm objects p2p
+
+# The documentation as a site in out/site, with man pages, the C API and the Rust API, and a check of
+# all links. Needs mdBook (cargo install mdbook --locked) and mandoc;
+# Doxygen and Graphviz are optional.
+.PHONY: docs
+docs:
+	CARGO="$(CARGO)" scripts/docs
 
 # Every interleaving of the lock-free code, within loom's bounds.
 model:

@@ -1,4 +1,4 @@
-//! The paths that documents name exist.
+//! The paths that documents name exist, and README is short.
 
 use std::path::Path;
 
@@ -14,14 +14,17 @@ const DOCUMENTS: &[&str] = &[
     "docs/coherence.md",
     "docs/fuzzing.md",
     "docs/house.md",
+    "docs/install.md",
     "docs/memory.md",
     "docs/message.md",
+    "docs/mpi-libraries.md",
     "docs/net.md",
     "docs/pvm.md",
     "docs/reader.md",
     "docs/simulator.md",
     "docs/space.md",
     "docs/span.md",
+    "docs/tutorials/teaching.md",
 ];
 
 /// Returns the source paths between backquotes in a text, such as `agent/pages.rs`.
@@ -66,4 +69,11 @@ fn documents_name_only_files_that_exist() {
         let missing: Vec<String> = paths(&text).into_iter().filter(|path| !exists(path)).collect();
         assert!(missing.is_empty(), "{document} names files that do not exist: {missing:?}");
     }
+}
+
+#[test]
+fn readme_fits_a_screen() {
+    // With the markup of links and tables; what is longer belongs on a page in docs/.
+    let words = text("README.md").split_whitespace().count();
+    assert!(words <= 540, "README.md has {words} words");
 }

@@ -1,11 +1,13 @@
 //! The house rules that a program can check: crate floors, module cycles, sizes, messages, waits,
-//! and the paths that documents name.
+//! the paths and links of documents, and the symbols that man pages name.
 //!
 //! Each rule has a list of exceptions, the debts of older code. A list only shrinks: a test fails
 //! when a new exception appears, and also when a listed one is gone, so that its entry is removed.
 
 mod crates;
 mod documents;
+mod links;
+mod manuals;
 mod messages;
 mod modules;
 mod sizes;

@@ -13,20 +13,37 @@ fn style(options: &Options, policy: &str, kind: Kind) -> Style {
     Style { colour: COLOURS[at % COLOURS.len()], kind }
 }
 
+/// Returns what a policy does, for readers who do not know its name.
+fn meaning(policy: &str) -> String {
+    let meaning = match policy {
+        NORMAL => "no further pages",
+        "ainori1" => "on replies with pages",
+        "ainori2" => "and on barriers",
+        "ainori3" => "and on locks",
+        "auto" => "best of several predictors",
+        _ => return policy.to_owned(),
+    };
+    format!("{policy}: {meaning}")
+}
+
 /// Returns the figure.
 pub fn figure(runs: &Runs, options: &Options) -> Figure {
     let mut legend: Vec<_> = options
         .rides
         .iter()
-        .map(|policy| (policy.clone(), style(options, policy, Kind::Solid)))
+        .map(|policy| (meaning(policy), style(options, policy, Kind::Solid)))
         .collect();
     for policy in ["ainori1", "ainori2"] {
-        legend.push((format!("{policy}, the paper's text"), style(options, policy, Kind::Dashed)));
+        legend.push((
+            format!("{policy}, from the paper's text"),
+            style(options, policy, Kind::Dashed),
+        ));
     }
-    legend.push(("as many as processes".to_string(), GREY));
+    legend.push(("ideal: one per process".to_string(), GREY));
     Figure {
-        caption: "nagaya sim -c paper --per-machine 2: the protocol's production code in virtual \
-                  time, on 16 dual Xeons with gigabit Ethernet"
+        caption: "Further pages travel on messages that are sent anyway. nagaya sim -c paper \
+                  --per-machine 2: the protocol's code in virtual time, 16 dual Xeons, gigabit \
+                  Ethernet"
             .to_string(),
         legend,
         rows: PROGRAMS.iter().map(|program| row(program, runs, options)).collect(),
@@ -68,11 +85,15 @@ fn row(program: &Program, runs: &Runs, options: &Options) -> Row {
     };
     let [first, second] = program.figures;
     Row {
-        title: format!("{}: the paper's Figures {first} and {second}", program.name.to_uppercase()),
+        title: format!(
+            "{}, {} (the Ainori paper's Figures {first} and {second})",
+            program.name.to_uppercase(),
+            program.topic
+        ),
         panels: vec![
-            panel("speed-up", highest, speedups),
-            panel("page messages, thousands", Axis::from_zero(&thousands), thousands),
-            panel("saved of these, %", Axis::from_zero(&saved), saved),
+            panel("speed-up over one process", highest, speedups),
+            panel("messages with pages, in thousands", Axis::from_zero(&thousands), thousands),
+            panel("messages with pages that are saved, in %", Axis::from_zero(&saved), saved),
         ],
     }
 }

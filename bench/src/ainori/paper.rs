@@ -4,6 +4,8 @@
 pub struct Program {
     /// The name of its file.
     pub name: &'static str,
+    /// What it computes.
+    pub topic: &'static str,
     /// A description of its size.
     pub size: &'static str,
     /// The paper's figures: speed-up, page messages.
@@ -18,6 +20,7 @@ pub struct Program {
 pub const PROGRAMS: [Program; 4] = [
     Program {
         name: "mm",
+        topic: "matrix product",
         size: "2048 × 2048 doubles",
         figures: [5, 6],
         real: "--size 512",
@@ -25,6 +28,7 @@ pub const PROGRAMS: [Program; 4] = [
     },
     Program {
         name: "sor",
+        topic: "successive over-relaxation",
         size: "5120 × 5120, 100 iterations",
         figures: [7, 8],
         real: "--rows 512 --columns 5120 --iterations 20",
@@ -32,6 +36,7 @@ pub const PROGRAMS: [Program; 4] = [
     },
     Program {
         name: "lu",
+        topic: "LU decomposition",
         size: "1024 × 1024 doubles, blocks of 32",
         figures: [9, 10],
         real: "--size 512",
@@ -39,6 +44,7 @@ pub const PROGRAMS: [Program; 4] = [
     },
     Program {
         name: "is",
+        topic: "integer sort",
         size: "LARGE, 32768 keys",
         figures: [11, 12],
         real: "--integers 65536",

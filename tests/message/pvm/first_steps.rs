@@ -1,5 +1,5 @@
-//! The first steps of a user who knows only the README: its commands, the search for programs and
-//! libraries, and the console's messages if they are not found. Nothing sets `LD_LIBRARY_PATH`.
+//! The first steps of a user: the search for programs and libraries, and the console's messages if
+//! they are not found. Nothing sets `LD_LIBRARY_PATH`. (`tests/docs` runs the tutorial's commands.)
 
 use std::path::Path;
 use std::time::Duration;
@@ -42,43 +42,6 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         self.pvm(&["-c", "halt"]).run();
-    }
-}
-
-fn repository() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-}
-
-/// The commands of the README's section on PVM.
-fn readme_commands() -> Vec<String> {
-    let readme = std::fs::read_to_string(repository().join("README.md")).expect("the README");
-    let section = readme.split("### PVM\n").nth(1).expect("a section on PVM");
-    let block = section.split("```\n").nth(1).expect("commands");
-    let command = |line: &str| line.split("  #").next().unwrap_or_default().trim_end().to_owned();
-    block.lines().map(command).collect()
-}
-
-#[test]
-fn the_commands_of_the_readme_work_as_printed() {
-    let user = User::new();
-    let bin = nagaya_path().parent().expect("a directory").to_owned();
-    // The README's prefix: our headers, and stock PVM's library to link with.
-    let prefix = user.work.join("prefix/lib/nagaya/pvm");
-    std::fs::create_dir_all(&prefix).expect("our directory");
-    let links = [(repository().join("include/pvm3"), "include"), (program::pvm_libraries(), "lib")];
-    for (to, name) in links {
-        std::os::unix::fs::symlink(to, prefix.join(name)).expect("our link");
-    }
-    std::os::unix::fs::symlink(repository().join("examples"), user.work.join("examples"))
-        .expect("our link");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a PATH"));
-    let mut printed = String::new();
-    for command in readme_commands() {
-        let command = command.replace("/usr/local", &user.work.join("prefix").to_string_lossy());
-        printed += &user.command("sh").env("PATH", &path).args(["-c", &command]).run().ok();
-    }
-    for part in ["4 successful\n", "task 3 of 4\n", "sum of squares: 14\n", "[1] finished\n"] {
-        assert!(printed.contains(part), "{printed}");
     }
 }
 
