@@ -2,7 +2,7 @@
 -- Lmod: `module load nagaya/VERSION`. The file finds the installation relative to itself, as
 -- PREFIX/share/nagaya/modulefiles/nagaya/VERSION.lua; `module use PREFIX/share/nagaya/modulefiles`.
 -- Set `prefix` if you copy the file to another place.
-local prefix = pathJoin(myFileName():match("^(.*)/[^/]*$"), "../../../..")
+local prefix = myFileName():match("^(.*)/share/nagaya/modulefiles/")
 
 help([[Nagaya: one virtual address space for parallel programs.
 
@@ -16,6 +16,8 @@ whatis("Category: runtime")
 conflict("nagaya")
 prepend_path("PATH", pathJoin(prefix, "bin"))
 prepend_path("MANPATH", pathJoin(prefix, "share/man"))
+-- An empty element stands for the system's pages.
+append_path("MANPATH", "")
 prepend_path("LD_LIBRARY_PATH", pathJoin(prefix, "lib"))
 prepend_path("LIBRARY_PATH", pathJoin(prefix, "lib"))
 prepend_path("CPATH", pathJoin(prefix, "include"))

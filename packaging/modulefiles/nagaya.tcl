@@ -16,6 +16,8 @@ module-whatis "Nagaya: one virtual address space for parallel programs"
 conflict nagaya
 prepend-path PATH $prefix/bin
 prepend-path MANPATH $prefix/share/man
+# An empty element stands for the system's pages.
+append-path MANPATH {}
 prepend-path LD_LIBRARY_PATH $prefix/lib
 prepend-path LIBRARY_PATH $prefix/lib
 prepend-path CPATH $prefix/include
