@@ -15,7 +15,7 @@ BUILD_RELEASE = $(CARGO) build --release --workspace
 # The tests of the release build: NAGAYA_BIN_DIR has what ships, and the tests link the same code.
 TEST_RELEASE = NAGAYA_BIN_DIR=$(abspath $(RELEASE)) CARGO="$(CARGO)" scripts/test
 
-.PHONY: all deps demo check lint test model check-peers check-install bench span-table reproduce house soak fuzz peers install install-debug uninstall dist check-packages clean
+.PHONY: all deps demo check lint test model check-peers check-install check-trial bench span-table reproduce house soak fuzz peers install install-debug uninstall dist check-packages clean
 
 all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(BUILD_RELEASE))
@@ -43,8 +43,7 @@ demo:
 check: deps lint
 	$(BUILD_RELEASE)
 	$(TEST_RELEASE) --beside "$(MAKE) --no-print-directory model" --profile shipped
-	$(MAKE) --no-print-directory check-peers
-	scripts/check-install
+	$(MAKE) --no-print-directory check-peers check-install check-trial
 
 lint:
 	$(CARGO) fmt --all --check
@@ -72,8 +71,16 @@ model:
 		--test record_model --test posted_model
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
-check-install:
-	scripts/check-install
+check-install: $(BUILT)/libfpvm3.a
+	scripts/check-install $(if $(filter dev,$(PROFILE)),dev)
+
+# The part of `make check-packages` that needs no other build: packages of the release build, without
+# debug information, which run with this machine's glibc. And the interfaces of the libraries.
+check-trial: $(RELEASE)/libfpvm3.a
+	scripts/check-abi $(RELEASE)
+	scripts/check-portable
+	scripts/dist --trial $(RELEASE)
+	DIST=$(TARGET)/trial scripts/check-packages deb rpm tarball wheel
 
 bench: all
 	scripts/deps bench
