@@ -80,7 +80,9 @@ check-trial: $(RELEASE)/libfpvm3.a
 	scripts/check-abi $(RELEASE)
 	scripts/check-portable
 	scripts/dist --trial $(RELEASE)
-	DIST=$(TARGET)/trial scripts/check-packages deb rpm tarball wheel
+	@# 77: not root.
+	DIST=$(TARGET)/trial scripts/check-packages deb rpm tarball wheel || \
+		[ $$? = 77 -a -z "$$NAGAYA_TESTS_NO_SKIP" ]
 
 bench: all
 	scripts/deps bench
