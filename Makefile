@@ -14,9 +14,8 @@ BUILD_DEV = $(CARGO) build --workspace --lib --bins --tests
 BUILD_RELEASE = $(CARGO) build --release --workspace
 # The tests of the release build: NAGAYA_BIN_DIR has what ships, and the tests link the same code.
 TEST_RELEASE = NAGAYA_BIN_DIR=$(abspath $(RELEASE)) CARGO="$(CARGO)" scripts/test
-STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all built deps demo check lint test model check-peers check-install bench span-table reproduce house soak fuzz peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
+.PHONY: all deps demo check lint test model check-peers check-install check-trial bench span-table reproduce house soak fuzz peers install install-debug uninstall dist check-packages clean
 
 all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(BUILD_RELEASE))
@@ -34,7 +33,8 @@ deps:
 	scripts/deps
 
 # The demo: a stock MPI's messages with and without Nagaya.
-demo: deps
+demo:
+	scripts/deps demo
 	$(CARGO) build --release
 	$(RELEASE)/nagaya-bench demo
 
@@ -43,8 +43,7 @@ demo: deps
 check: deps lint
 	$(BUILD_RELEASE)
 	$(TEST_RELEASE) --beside "$(MAKE) --no-print-directory model" --profile shipped
-	$(MAKE) --no-print-directory check-peers
-	scripts/check-install
+	$(MAKE) --no-print-directory check-peers check-install check-trial
 
 lint:
 	$(CARGO) fmt --all --check
@@ -79,8 +78,18 @@ model:
 		--test record_model --test posted_model
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
-check-install:
-	scripts/check-install
+check-install: $(BUILT)/libfpvm3.a
+	scripts/check-install $(if $(filter dev,$(PROFILE)),dev)
+
+# The part of `make check-packages` that needs no other build: packages of the release build, without
+# debug information, which run with this machine's glibc. And the interfaces of the libraries.
+check-trial: $(RELEASE)/libfpvm3.a
+	scripts/check-abi $(RELEASE)
+	scripts/check-portable
+	scripts/dist --trial $(RELEASE)
+	@# 77: not root.
+	DIST=$(TARGET)/trial scripts/check-packages deb rpm tarball wheel || \
+		[ $$? = 77 -a -z "$$NAGAYA_TESTS_NO_SKIP" ]
 
 bench: all
 	scripts/deps bench
@@ -134,93 +143,31 @@ peers: all
 	scripts/deps
 	NAGAYA_BIN_DIR=$(abspath $(BUILT)) scripts/peers $(PEERS) $(SUITE) $(PART)
 
-# Installs a new build, or without cargo the build of an earlier `make`. (`sudo make install` often
-# finds no cargo, which is in the user's home.)
-HAS_CARGO := $(shell command -v $(firstword $(CARGO)) 2>/dev/null)
-INSTALLED := nagaya libpvas.so libfcp.so libpvas_delegate.so libjia.so libmemop.so libxpmem.so \
-	libnagaya_fi.so libnagaya_coll.so libpvm3.so libgpvm3.so libfpvm3.a
-LACKING = $(firstword $(foreach file,$(INSTALLED),$(if $(wildcard $(BUILT)/$(file)),,$(BUILT)/$(file))))
-built: $(if $(HAS_CARGO),all)
-	$(if $(HAS_CARGO),,$(if $(LACKING),$(error cannot install: $(LACKING) is not built and $(CARGO) is \
-		not in PATH: run `make` first as a user who has cargo, or give CARGO=PATH)))
+# Installs the existing build, without any compiler. PREFIX, DESTDIR, BINDIR, LIBDIR, INCLUDEDIR,
+# DATADIR, MANDIR, PKGCONFIGDIR, CMAKEDIR and PYTHONDIR (Python's modules; none if empty) set the
+# places. Files are stripped; `make install-debug` installs their debug information beside them.
+INSTALL = BUILT="$(BUILT)" VERSION="$(VERSION)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" \
+	BINDIR="$(BINDIR)" LIBDIR="$(LIBDIR)" INCLUDEDIR="$(INCLUDEDIR)" DATADIR="$(DATADIR)" \
+	MANDIR="$(MANDIR)" PKGCONFIGDIR="$(PKGCONFIGDIR)" CMAKEDIR="$(CMAKEDIR)" \
+	PYTHONDIR="$(PYTHONDIR)" packaging/install
 
-install: built
-	install -d $(STAGE)/bin $(STAGE)/lib/pkgconfig $(STAGE)/include
-	install -m 755 $(BUILT)/nagaya $(STAGE)/bin/nagaya
-	install -m 755 $(BUILT)/libpvas.so $(STAGE)/lib/libpvas.so.$(VERSION)
-	ln -sf libpvas.so.$(VERSION) $(STAGE)/lib/libpvas.so.0
-	ln -sf libpvas.so.0 $(STAGE)/lib/libpvas.so
-	install -m 755 $(BUILT)/libfcp.so $(STAGE)/lib/libfcp.so.$(VERSION)
-	ln -sf libfcp.so.$(VERSION) $(STAGE)/lib/libfcp.so.0
-	ln -sf libfcp.so.0 $(STAGE)/lib/libfcp.so
-	install -m 755 $(BUILT)/libpvas_delegate.so $(STAGE)/lib/libpvas_delegate.so.$(VERSION)
-	ln -sf libpvas_delegate.so.$(VERSION) $(STAGE)/lib/libpvas_delegate.so.0
-	ln -sf libpvas_delegate.so.0 $(STAGE)/lib/libpvas_delegate.so
-	install -m 755 $(BUILT)/libjia.so $(STAGE)/lib/libjia.so.$(VERSION)
-	ln -sf libjia.so.$(VERSION) $(STAGE)/lib/libjia.so.0
-	ln -sf libjia.so.0 $(STAGE)/lib/libjia.so
-	install -m 755 $(BUILT)/libmemop.so $(STAGE)/lib/libmemop.so.$(VERSION)
-	ln -sf libmemop.so.$(VERSION) $(STAGE)/lib/libmemop.so.0
-	ln -sf libmemop.so.0 $(STAGE)/lib/libmemop.so
-	install -m 644 $(filter-out include/xpmem.h,$(wildcard include/*.h)) $(STAGE)/include/
-	for f in pkgconfig/*.pc.in; do \
-		sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $$f \
-			> $(STAGE)/lib/pkgconfig/$$(basename $$f .in); done
-	for section in 1 3 7; do \
-		install -d $(STAGE)/share/man/man$$section; \
-		install -m 644 man/*.$$section $(STAGE)/share/man/man$$section/; done
+install:
+	@$(INSTALL) install
 
-# XPMEM's library gets its own prefix. It replaces a system's XPMEM only on request: by
-# LD_LIBRARY_PATH, by PKG_CONFIG_PATH, or by --with-xpmem=DIR.
-XPMEM = $(PREFIX)/lib/nagaya/xpmem
-install: install-xpmem
-install-xpmem: built
-	install -d $(DESTDIR)$(XPMEM)/include $(DESTDIR)$(XPMEM)/lib/pkgconfig
-	install -m 644 include/xpmem.h $(DESTDIR)$(XPMEM)/include/
-	install -m 755 $(BUILT)/libxpmem.so $(DESTDIR)$(XPMEM)/lib/libxpmem.so.0.0.0
-	ln -sf libxpmem.so.0.0.0 $(DESTDIR)$(XPMEM)/lib/libxpmem.so.0
-	ln -sf libxpmem.so.0 $(DESTDIR)$(XPMEM)/lib/libxpmem.so
-	sed -e 's|@PREFIX@|$(XPMEM)|' message/xpmem/cray-xpmem.pc.in \
-		> $(DESTDIR)$(XPMEM)/lib/pkgconfig/cray-xpmem.pc
-
-# The provider for libfabric, in a directory that only FI_PROVIDER_PATH names.
-OFI = $(PREFIX)/lib/nagaya/libfabric
-install: install-ofi
-install-ofi: built
-	install -d $(DESTDIR)$(OFI)
-	install -m 755 $(BUILT)/libnagaya_fi.so $(DESTDIR)$(OFI)/libnagaya-fi.so
-
-# MPI's collective operations, in a directory that only LD_PRELOAD names.
-COLL = $(PREFIX)/lib/nagaya/mpi
-install: install-coll
-install-coll: built
-	install -d $(DESTDIR)$(COLL)
-	install -m 755 $(BUILT)/libnagaya_coll.so $(DESTDIR)$(COLL)/libnagaya-coll.so
-
-# PVM's libraries and headers likewise: LD_LIBRARY_PATH and -I select them.
-PVM = $(PREFIX)/lib/nagaya/pvm
-install: install-pvm
-install-pvm: built
-	install -d $(DESTDIR)$(PVM)/include $(DESTDIR)$(PVM)/lib $(DESTDIR)$(PVM)/bin
-	ln -sf ../../../../bin/nagaya $(DESTDIR)$(PVM)/bin/pvm
-	install -m 644 include/pvm3/*.h $(DESTDIR)$(PVM)/include/
-	install -m 644 $(BUILT)/libfpvm3.a $(DESTDIR)$(PVM)/lib/
-	install -m 755 $(BUILT)/libpvm3.so $(DESTDIR)$(PVM)/lib/libpvm3.so.3
-	ln -sf libpvm3.so.3 $(DESTDIR)$(PVM)/lib/libpvm3.so
-	install -m 755 $(BUILT)/libgpvm3.so $(DESTDIR)$(PVM)/lib/libgpvm3.so.3
-	ln -sf libgpvm3.so.3 $(DESTDIR)$(PVM)/lib/libgpvm3.so
+install-debug:
+	@$(INSTALL) debug
 
 uninstall:
-	rm -rf $(DESTDIR)$(XPMEM) $(DESTDIR)$(PVM) $(DESTDIR)$(OFI) $(DESTDIR)$(COLL)
-	rmdir $(STAGE)/lib/nagaya 2>/dev/null || true
-	rm -f $(STAGE)/bin/nagaya $(STAGE)/lib/libpvas.so* $(STAGE)/lib/pkgconfig/pvas.pc
-	rm -f $(STAGE)/lib/libfcp.so* $(STAGE)/lib/pkgconfig/fcp.pc
-	rm -f $(STAGE)/lib/libpvas_delegate.so* $(STAGE)/lib/pkgconfig/pvas_delegate.pc
-	rm -f $(STAGE)/lib/libjia.so* $(STAGE)/lib/pkgconfig/jia.pc
-	rm -f $(STAGE)/lib/libmemop.so* $(STAGE)/lib/pkgconfig/memop.pc
-	cd include && for f in *.h; do \
-		[ $$f = xpmem.h ] || rm -f $(STAGE)/include/$$f; done
-	cd man && for f in *.[137]; do rm -f $(STAGE)/share/man/man*/$$f; done
+	@$(INSTALL) uninstall
+
+# Packages into dist/: deb, rpm, tarball and wheel, for glibc 2.28 and newer (RELEASING.md).
+dist:
+	scripts/deps dist
+	scripts/dist
+
+# Installs each package in a clean root, uses it there, and removes it.
+check-packages: dist
+	scripts/check-packages
 
 clean:
 	$(CARGO) clean
