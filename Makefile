@@ -131,7 +131,7 @@ peers: all
 # finds no cargo, which is in the user's home.)
 HAS_CARGO := $(shell command -v $(firstword $(CARGO)) 2>/dev/null)
 INSTALLED := nagaya libpvas.so libfcp.so libpvas_delegate.so libjia.so libmemop.so libxpmem.so \
-	libnagaya_fi.so libnagaya_coll.so libpvm3.so libgpvm3.so libfpvm3.a
+	libnagaya_fi.so libnagaya_coll.so libnagaya_traffic.so libpvm3.so libgpvm3.so libfpvm3.a
 LACKING = $(firstword $(foreach file,$(INSTALLED),$(if $(wildcard $(BUILT)/$(file)),,$(BUILT)/$(file))))
 built: $(if $(HAS_CARGO),all)
 	$(if $(HAS_CARGO),,$(if $(LACKING),$(error cannot install: $(LACKING) is not built and $(CARGO) is \
@@ -183,12 +183,13 @@ install-ofi: built
 	install -d $(DESTDIR)$(OFI)
 	install -m 755 $(BUILT)/libnagaya_fi.so $(DESTDIR)$(OFI)/libnagaya-fi.so
 
-# MPI's collective operations, in a directory that only LD_PRELOAD names.
+# MPI's collective operations and the count of messages, in a directory that only LD_PRELOAD names.
 COLL = $(PREFIX)/lib/nagaya/mpi
 install: install-coll
 install-coll: built
 	install -d $(DESTDIR)$(COLL)
 	install -m 755 $(BUILT)/libnagaya_coll.so $(DESTDIR)$(COLL)/libnagaya-coll.so
+	install -m 755 $(BUILT)/libnagaya_traffic.so $(DESTDIR)$(COLL)/libnagaya-traffic.so
 
 # PVM's libraries and headers likewise: LD_LIBRARY_PATH and -I select them.
 PVM = $(PREFIX)/lib/nagaya/pvm

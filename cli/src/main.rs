@@ -15,6 +15,7 @@ mod itself;
 mod kernel_copy;
 mod limits;
 mod maps;
+mod messages;
 mod mpi;
 mod program;
 mod ps;
