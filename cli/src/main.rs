@@ -18,6 +18,7 @@ mod maps;
 mod messages;
 mod mpi;
 mod program;
+mod progress;
 mod ps;
 mod pvmd;
 mod run;
@@ -25,6 +26,7 @@ mod server;
 mod sim;
 mod span;
 mod symbols;
+mod r#try;
 mod tune;
 
 use std::ffi::{OsString, c_char, c_int};
@@ -65,6 +67,8 @@ enum Command {
     Pvm(console::Options),
     /// Run PVM's daemon on this host
     Pvmd(pvmd::Options),
+    /// Run a job without and with Nagaya, and say whether it is faster
+    Try(r#try::Options),
     /// Measure which loop copies messages fastest on this processor
     Tune(tune::Options),
     /// Run programs on simulated clusters, in virtual time
@@ -167,6 +171,7 @@ unsafe extern "C" fn main(_argc: c_int, argv: *const *const c_char) -> c_int {
         Command::Info(options) => info::info(&options),
         Command::Pvm(options) => console::run(&options),
         Command::Pvmd(options) => pvmd::pvmd(&options),
+        Command::Try(options) => r#try::run(&options),
         Command::Tune(options) => tune::tune(&options),
         Command::Sim(options) => sim::sim(&options),
         Command::Dsm(options) => dsm::dsm(&options),

@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use nagaya_server::Failure;
@@ -58,7 +59,10 @@ impl Wanted {
         let mut directory = file.clone().into_os_string();
         directory.push(format!(".ranks-{:016x}", control::fnv1a(job.name.as_bytes())));
         let directory = PathBuf::from(directory);
-        fs::create_dir_all(&directory).map_err(|why| failed(&file, why))?;
+        match fs::create_dir(&directory) {
+            Err(why) if why.kind() != ErrorKind::AlreadyExists => return Err(failed(&file, why)),
+            _ => {}
+        }
         let before = path.settings.iter().position(|(name, _)| *name == PRELOAD);
         let before: Option<OsString> = match before {
             Some(index) => Some(path.settings.remove(index).1),

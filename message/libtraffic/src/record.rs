@@ -17,7 +17,10 @@ pub fn write() {
         return;
     };
     let Some(record) = record() else { return };
-    let path = PathBuf::from(directory).join(file_name(record.rank));
+    let directory = PathBuf::from(directory);
+    let path = directory.join(file_name(record.rank));
+    // A stub whose rank has ended without MPI_Finalize may have removed an empty directory.
+    let _ = fs::create_dir(&directory);
     // A reader sees the whole file or none.
     let part = path.with_extension("part");
     let written = fs::write(&part, record.to_text()).and_then(|()| fs::rename(&part, &path));
