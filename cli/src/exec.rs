@@ -111,10 +111,7 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
     let wanted = choice::wanted(options.transport, options.collectives, &variable)?;
     let machine = Machine::this(&launched, protection.is_some());
     let mut path_of_data = choice::choose(wanted, &launched, &machine, &variable)?;
-    if options.verbose && job.local_rank.unwrap_or(0) == 0 {
-        let choice::Path { transport, collectives, .. } = &path_of_data;
-        proc::error_line!("nagaya: transport: {transport}; collective operations: {collectives}");
-    }
+    show_path(options.verbose, &job, &path_of_data);
     let report = options.report.as_deref();
     let report =
         report.map(|file| report::Wanted::new(file, &job, &mut path_of_data)).transpose()?;
@@ -140,10 +137,23 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
         }
         Outcome::Refused(failure) => failure,
     };
+    if let Some(report) = report {
+        report.discard();
+    }
     if !fallback || refused.status == 127 {
         return Err(refused);
     }
     proc::error_line!("nagaya: {refused}; running it as an ordinary process");
     let error = Command::new(&path).arg0(&options.program[0]).args(&options.program[1..]).exec();
     Err(Failure { message: format!("{}: {error}", path.display()), status: 126 })
+}
+
+/// Prints the path of the job's messages, if the user wants it.
+fn show_path(verbose: bool, job: &Job, path: &choice::Path) {
+    let choice::Path { transport, collectives, .. } = path;
+    if verbose && job.local_rank.unwrap_or(0) == 0 {
+        proc::error_line!("nagaya: transport: {transport}; collective operations: {collectives}");
+    }
+    proc::log_line!(Info, "exec", "job {}: transport: {transport}", job.name);
+    proc::log_line!(Info, "exec", "job {}: collective operations: {collectives}", job.name);
 }

@@ -84,12 +84,24 @@ impl Wanted {
         }
     }
 
+    /// Removes what [`Wanted::new`] has made, since the program does not run as a task.
+    pub fn discard(&self) {
+        // It stays if another rank has left its record.
+        let _ = fs::remove_dir(&self.directory);
+    }
+
     fn write_alone(&self, directory: &File) -> std::io::Result<()> {
         flock(directory, FlockOperation::LockExclusive)?;
         let records = messages::read(&self.directory);
         let Some(counts) = messages::Job::of(&records) else {
-            // No rank has called MPI_Finalize: fails as long as another record is to come.
-            let _ = fs::remove_dir(&self.directory);
+            fs::remove_dir(&self.directory)?;
+            proc::log_line!(
+                Warn,
+                "exec",
+                "--report {}: not written, since no rank has called MPI_Finalize; programs without \
+                 MPI, or linked statically with it, are not counted",
+                self.file.display()
+            );
             return Ok(());
         };
         let Self { job, transport, collectives, .. } = self;
