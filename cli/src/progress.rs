@@ -3,11 +3,13 @@
 //! They are written if standard error is a terminal. `NAGAYA_PROGRESS=1` or `0` decides for other
 //! places.
 
-use std::io::IsTerminal as _;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::stdio::stderr;
+use rustix::termios::isatty;
 
 /// Work that takes longer than this reports its progress.
 const AFTER: Duration = Duration::from_secs(2);
@@ -22,19 +24,26 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts to report for the command `nagaya NAME`.
-    pub fn start(name: &'static str) -> Self {
-        let state = Arc::new(Mutex::new(String::new()));
+    /// Starts to report for the command `nagaya NAME`, which begins with `first`.
+    pub fn start(name: &'static str, first: impl Into<String>) -> Self {
+        let state = Arc::new(Mutex::new(first.into()));
         let (end, ended) = channel();
         let shown = state.clone();
         let begin = Instant::now();
+        let write = move || {
+            let state = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let seconds = begin.elapsed().as_secs();
+            proc::error_line!("nagaya: {name}: {state} ({seconds} s)");
+        };
         let report = move || {
             let mut pause = AFTER;
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 pause = INTERVAL;
-                let state = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let seconds = begin.elapsed().as_secs();
-                proc::error_line!("nagaya: {name}: {state} ({seconds} s)");
+                write();
+            }
+            // The process may have been stopped, and its work done since.
+            if pause == AFTER && begin.elapsed() > AFTER {
+                write();
             }
         };
         // Without a thread the work is done in silence.
@@ -42,7 +51,7 @@ impl Progress {
         Self { state, end: Some(end), thread }
     }
 
-    /// Sets what is being done: the next report shows it.
+    /// Sets what is done now: the next report shows it.
     pub fn set(&self, state: impl Into<String>) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state.into();
     }
@@ -61,6 +70,6 @@ fn is_wanted() -> bool {
     match std::env::var("NAGAYA_PROGRESS").as_deref() {
         Ok("1") => true,
         Ok("0") => false,
-        _ => std::io::stderr().is_terminal(),
+        _ => isatty(stderr()),
     }
 }

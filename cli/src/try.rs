@@ -25,7 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   nagaya try -- mpirun -n 8 ./app        is this MPI job faster with Nagaya?
   nagaya try --rounds 5 --report r.json -- srun -n 8 ./app
-  nagaya try --span 2 -- ./app           are two machines faster for these threads?";
+  nagaya try --span 2 -- ./app           are two nodes faster for its threads?";
 
 /// Run a job without and with Nagaya, and say whether it is faster
 ///
@@ -60,7 +60,7 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
     program::check_name("try", &options.command[0])?;
     program::find(&options.command[0])?;
     let scratch = Scratch::new()?;
-    let progress = Progress::start("try");
+    let progress = Progress::start("try", "");
     let runs = Runs::new(scratch.path(), &progress)?;
     let outcome = match options.span {
         Some(nodes) => span(options, nodes, &runs),

@@ -61,11 +61,15 @@ fn seconds(seconds: f64) -> String {
 fn change(without: &Side, with: &Side) -> String {
     let noise = [without, with].map(|side| side.range().1 - side.range().0);
     let noise = noise[0].max(noise[1]).max(NOISE * without.median_seconds);
+    let ratio = without.median_seconds / with.median_seconds;
+    if without.seconds.len() == 1 {
+        return format!("{ratio:.2} times as fast; one round each does not show the noise");
+    }
     let gain = without.median_seconds - with.median_seconds;
     if gain.abs() <= noise {
         return format!("no difference beyond the noise of {}", seconds(noise));
     }
-    format!("{:.2} times as fast", without.median_seconds / with.median_seconds)
+    format!("{ratio:.2} times as fast")
 }
 
 /// "14 % of the time in messages within the node; ".
