@@ -5,6 +5,7 @@
 #![no_main]
 
 mod bind;
+mod completions;
 mod delegatee;
 mod dsm;
 mod exec;
@@ -12,6 +13,7 @@ mod fcp;
 mod gdb;
 mod info;
 mod itself;
+mod jobs;
 mod kernel_copy;
 mod limits;
 mod maps;
@@ -33,7 +35,7 @@ use std::ffi::{OsString, c_char, c_int};
 use std::path::Path;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use nagaya_server::Failure;
 
 /// One virtual address space for parallel programs.
@@ -63,7 +65,7 @@ enum Command {
     Gdb(gdb::Options),
     /// Show version, build, the features that this system allows, and the active mechanism
     Info(info::Options),
-    /// Start a parallel virtual machine (PVM), or attach to one, and manage its hosts and tasks
+    /// Start a parallel virtual machine (PVM), or attach to one, and manage it
     Pvm(console::Options),
     /// Run PVM's daemon on this host
     Pvmd(pvmd::Options),
@@ -77,6 +79,8 @@ enum Command {
     Dsm(dsm::Options),
     /// Run one program with threads on several machines, in one memory
     Span(span::Options),
+    /// Print a completion script for a shell
+    Completions(completions::Options),
     /// Print the help of nagaya or of a command
     Help(Help),
     /// Serve a job (started by `nagaya exec`)
@@ -176,6 +180,7 @@ unsafe extern "C" fn main(_argc: c_int, argv: *const *const c_char) -> c_int {
         Command::Sim(options) => sim::sim(&options),
         Command::Dsm(options) => dsm::dsm(&options),
         Command::Span(options) => span::span(&options),
+        Command::Completions(options) => completions::completions(&options, Arguments::command()),
         Command::Help(_) => unreachable!("parse() prints help"),
         Command::Server(options) => server::server(options),
         Command::Delegatee(options) => delegatee::delegatee(&options),

@@ -6,7 +6,18 @@ use crate::workspace::Member;
 
 /// The floors, from the ground. A crate may use those of the floors below its own.
 pub const FLOORS: &[&[&str]] = &[
-    &["sync", "layout", "proc", "coherence", "figure", "skip", "house", "loaded", "traffic"],
+    &[
+        "sync",
+        "layout",
+        "proc",
+        "coherence",
+        "figure",
+        "skip",
+        "house",
+        "loaded",
+        "traffic",
+        "settings",
+    ],
     &["gate", "pager", "net", "sim"],
     &["loader", "control", "launch", "node"],
     &["pvas"],
