@@ -1,7 +1,10 @@
 //! `nagaya exec`: runs a program as a task of its job's space, under any launcher.
 
+mod report;
+
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use nagaya_server::Failure;
@@ -69,6 +72,12 @@ pub struct Options {
     /// effect.
     #[arg(long, value_name = "auto|inplace|mpi", value_parser = collectives, help_heading = MPI)]
     collectives: Option<Collectives>,
+    /// Count the messages of an MPI's ranks, and write them into FILE at the end
+    ///
+    /// Their number, bytes and receivers by size, the time in MPI's functions, and the copies in
+    /// user space, for each rank and in sum. If FILE ends in .json, it is JSON (nagaya-exec(1)).
+    #[arg(long, value_name = "FILE", help_heading = MPI)]
+    report: Option<PathBuf>,
     /// Run the program as an ordinary process if it cannot be a task
     #[arg(long)]
     fallback: bool,
@@ -101,11 +110,11 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
     let launched = Launched::of_environment(&job, &variable);
     let wanted = choice::wanted(options.transport, options.collectives, &variable)?;
     let machine = Machine::this(&launched, protection.is_some());
-    let path_of_data = choice::choose(wanted, &launched, &machine, &variable)?;
-    if options.verbose && job.local_rank.unwrap_or(0) == 0 {
-        let choice::Path { transport, collectives, .. } = &path_of_data;
-        proc::error_line!("nagaya: transport: {transport}; collective operations: {collectives}");
-    }
+    let mut path_of_data = choice::choose(wanted, &launched, &machine, &variable)?;
+    show_path(options.verbose, &job, &path_of_data);
+    let report = options.report.as_deref();
+    let report =
+        report.map(|file| report::Wanted::new(file, &job, &mut path_of_data)).transpose()?;
     let exec = Exec {
         job,
         path: path.clone(),
@@ -120,13 +129,31 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
         verbose: options.verbose,
     };
     let refused = match stub::exec(&exec)? {
-        Outcome::Ended(status) => return Ok(launch::status::end_as(status)),
+        Outcome::Ended(status) => {
+            if let Some(report) = report {
+                report.write();
+            }
+            return Ok(launch::status::end_as(status));
+        }
         Outcome::Refused(failure) => failure,
     };
+    if let Some(report) = report {
+        report.discard();
+    }
     if !fallback || refused.status == 127 {
         return Err(refused);
     }
     proc::error_line!("nagaya: {refused}; running it as an ordinary process");
     let error = Command::new(&path).arg0(&options.program[0]).args(&options.program[1..]).exec();
     Err(Failure { message: format!("{}: {error}", path.display()), status: 126 })
+}
+
+/// Prints the path of the job's messages, if the user wants it.
+fn show_path(verbose: bool, job: &Job, path: &choice::Path) {
+    let choice::Path { transport, collectives, .. } = path;
+    if verbose && job.local_rank.unwrap_or(0) == 0 {
+        proc::error_line!("nagaya: transport: {transport}; collective operations: {collectives}");
+    }
+    proc::log_line!(Info, "exec", "job {}: transport: {transport}", job.name);
+    proc::log_line!(Info, "exec", "job {}: collective operations: {collectives}", job.name);
 }

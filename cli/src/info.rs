@@ -1,5 +1,8 @@
 //! `nagaya info`: version and build, the features of this system, and the active mechanisms.
 
+mod env;
+mod rights;
+
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -19,6 +22,7 @@ use crate::{fcp, mpi};
 const EXAMPLES: &str = "\
 Examples:
   nagaya info                            what this system allows
+  nagaya info --env                      all environment variables
   nagaya info --mpi                      the MPI whose launcher is mpirun
   nagaya info --mpi=mpiexec --try ./app  also run a ping-pong, and check ./app";
 
@@ -35,6 +39,12 @@ pub struct Options {
     /// Print the cost of a message by each of FCP's protocols: words, loads and stores
     #[arg(long, conflicts_with = "mpi")]
     fcp: bool,
+    /// List all environment variables of Nagaya: value, default, unit and meaning
+    #[arg(long, conflicts_with_all = ["mpi", "fcp"])]
+    env: bool,
+    /// Print JSON, for programs
+    #[arg(long, conflicts_with_all = ["parsable", "fcp", "mpi"])]
+    json: bool,
     /// Check whether messages of the MPI with this launcher go through the space (default: mpirun)
     #[arg(
         long,
@@ -72,14 +82,43 @@ pub fn info(options: &Options) -> Result<i32, Failure> {
         fcp::report(*parsable);
         return Ok(0);
     }
-    for Fact { key, title, value } in facts() {
+    if options.env {
+        env::report(options.json);
+        return Ok(0);
+    }
+    let facts = facts();
+    if options.json {
+        println!("{}", json(&facts));
+        return Ok(0);
+    }
+    for Fact { key, title, value } in &facts {
         if options.parsable {
             println!("{key}={value}");
         } else {
             println!("{title:<28} {value}");
         }
     }
+    let denied = denied(&facts);
+    if !options.parsable && !denied.is_empty() {
+        println!("\nto ask an administrator for, if you need it:");
+        denied.iter().for_each(|Fact { title, value, .. }| println!("  {title}: {value}"));
+    }
     Ok(0)
+}
+
+/// Returns the facts that deny this user something.
+fn denied(facts: &[Fact]) -> Vec<&Fact> {
+    let is_denial = |value: &str| value.starts_with("no: ") || value.starts_with("only ");
+    facts.iter().filter(|fact| is_denial(&fact.value)).collect()
+}
+
+/// Returns the facts as JSON: `{"facts": {KEY: VALUE, ...}, "denied": [KEY, ...]}`.
+fn json(facts: &[Fact]) -> String {
+    let all: serde_json::Map<String, serde_json::Value> =
+        facts.iter().map(|fact| (fact.key.to_owned(), fact.value.clone().into())).collect();
+    let denied: Vec<&str> = denied(facts).iter().map(|fact| fact.key).collect();
+    let all = serde_json::json!({ "format": 1, "facts": all, "denied": denied });
+    serde_json::to_string_pretty(&all).expect("text only")
 }
 
 fn facts() -> Vec<Fact> {
@@ -99,6 +138,8 @@ fn facts() -> Vec<Fact> {
     add("protect", "protected jobs", spaces(Some(Protection::Writes), true));
     add("jia", "jia, nagaya_dsm", shared_memory());
     add("span", "span, domains of @HOST", span());
+    add("provider", "libfabric provider", rights::provider());
+    add("collectives", "collectives in place", rights::collectives());
     let wanted = crate::program::wanted_segment_size(None).ok().flatten();
     let size = wanted.unwrap_or_else(|| server::segment_size_for(None));
     let tasks = SpaceLayout::tasks_within(size, (REGION_END - REGION_START) / 2);
@@ -111,6 +152,13 @@ fn facts() -> Vec<Fact> {
     for (key, title, value) in kernels_copy() {
         add(key, title, value);
     }
+    add("userfaultfd", "userfaultfd", rights::userfaultfd());
+    add("memfd", "memfd_create", rights::memfd());
+    add("ptrace", "ptrace of own processes", rights::ptrace());
+    add("locked_memory", "locked memory", rights::locked_memory());
+    add("open_files", "open files", rights::open_files());
+    add("processes", "processes of this user", rights::processes());
+    add("address_space", "address space", rights::address_space());
     add("max_map_count", "vm.max_map_count", max_map_count());
     add("overcommit", "vm.overcommit_memory", read("/proc/sys/vm/overcommit_memory"));
     add("core", "core files", cores(major, minor));

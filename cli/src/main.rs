@@ -5,6 +5,7 @@
 #![no_main]
 
 mod bind;
+mod completions;
 mod delegatee;
 mod dsm;
 mod exec;
@@ -12,11 +13,14 @@ mod fcp;
 mod gdb;
 mod info;
 mod itself;
+mod jobs;
 mod kernel_copy;
 mod limits;
 mod maps;
+mod messages;
 mod mpi;
 mod program;
+mod progress;
 mod ps;
 mod pvmd;
 mod run;
@@ -24,13 +28,14 @@ mod server;
 mod sim;
 mod span;
 mod symbols;
+mod r#try;
 mod tune;
 
 use std::ffi::{OsString, c_char, c_int};
 use std::path::Path;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use nagaya_server::Failure;
 
 /// One virtual address space for parallel programs.
@@ -60,10 +65,12 @@ enum Command {
     Gdb(gdb::Options),
     /// Show version, build, the features that this system allows, and the active mechanism
     Info(info::Options),
-    /// Start a parallel virtual machine (PVM), or attach to one, and manage its hosts and tasks
+    /// Start a parallel virtual machine (PVM), or attach to one, and manage it
     Pvm(console::Options),
     /// Run PVM's daemon on this host
     Pvmd(pvmd::Options),
+    /// Run a job without and with Nagaya, and say whether it is faster
+    Try(r#try::Options),
     /// Measure which loop copies messages fastest on this processor
     Tune(tune::Options),
     /// Run programs on simulated clusters, in virtual time
@@ -72,6 +79,8 @@ enum Command {
     Dsm(dsm::Options),
     /// Run one program with threads on several machines, in one memory
     Span(span::Options),
+    /// Print a completion script for a shell
+    Completions(completions::Options),
     /// Print the help of nagaya or of a command
     Help(Help),
     /// Serve a job (started by `nagaya exec`)
@@ -166,10 +175,12 @@ unsafe extern "C" fn main(_argc: c_int, argv: *const *const c_char) -> c_int {
         Command::Info(options) => info::info(&options),
         Command::Pvm(options) => console::run(&options),
         Command::Pvmd(options) => pvmd::pvmd(&options),
+        Command::Try(options) => r#try::run(&options),
         Command::Tune(options) => tune::tune(&options),
         Command::Sim(options) => sim::sim(&options),
         Command::Dsm(options) => dsm::dsm(&options),
         Command::Span(options) => span::span(&options),
+        Command::Completions(options) => completions::completions(&options, Arguments::command()),
         Command::Help(_) => unreachable!("parse() prints help"),
         Command::Server(options) => server::server(options),
         Command::Delegatee(options) => delegatee::delegatee(&options),

@@ -1,15 +1,22 @@
 //! `nagaya maps`: the segments of a job, their owners and mappings, and their resident size.
 
+mod drawing;
+
+use std::path::{Path, PathBuf};
+
 use nagaya_server::Failure;
 use nagaya_server::maps::Mapping;
 use nagaya_server::query::{self, JobStatus};
 
-use crate::ps::{end, human};
+use crate::jobs;
+use crate::ps::{end, human, state};
+use drawing::Drawing;
 
 const EXAMPLES: &str = "\
 Examples:
   nagaya maps                            all jobs
-  nagaya maps run:4711.2                 task 2 of the job run:4711";
+  nagaya maps run:4711.2                 task 2 of the job run:4711
+  nagaya maps --svg space.svg run:4711   a drawing of that job";
 
 /// Show the segments of a job, with the owner and the mappings of each
 ///
@@ -19,24 +26,61 @@ Examples:
 pub struct Options {
     /// JOB, JOB.ID or the PID of a task (default: all jobs)
     target: Option<String>,
+    /// Print JSON, for programs
+    #[arg(long, conflicts_with = "svg")]
+    json: bool,
+    /// Draw the segments, their tasks and domains, as an SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Also draw who talks to whom, from a report of nagaya exec --report
+    #[arg(long, value_name = "REPORT.json", requires = "svg")]
+    messages: Option<PathBuf>,
 }
 
-/// Prints the segments.
+/// Prints or draws the segments.
 pub fn maps(options: &Options) -> Result<i32, Failure> {
-    match &options.target {
+    let (jobs, id, silent) = match &options.target {
         None => {
             let query::Jobs { jobs, silent } = query::jobs()?;
-            for job in jobs {
-                show(&job, None)?;
-            }
-            return Ok(end(&silent));
+            (jobs, None, silent)
         }
         Some(target) => {
             let selection = query::select(target)?;
-            show(&selection.job, selection.id)?;
+            (vec![selection.job], selection.id, Vec::new())
         }
+    };
+    if let Some(file) = &options.svg {
+        draw(&jobs, options.messages.as_deref(), file)?;
+    } else if options.json {
+        let wanted = |task| id.is_none_or(|id| task == id);
+        let all = jobs.iter().map(|job| jobs::with_mappings(job, wanted, state));
+        println!("{}", jobs::document(all.collect::<Result<_, _>>()?, &silent));
+    } else {
+        jobs.iter().try_for_each(|job| show(job, id))?;
     }
-    Ok(0)
+    Ok(end(&silent))
+}
+
+/// Draws jobs, and the messages of a report.
+fn draw(jobs: &[JobStatus], messages: Option<&Path>, file: &Path) -> Result<(), Failure> {
+    let mut drawing = Drawing::default();
+    for job in jobs {
+        drawing.job(&job.status, &job.maps()?);
+    }
+    if let Some(report) = messages {
+        let failed = |why: &dyn std::fmt::Display| {
+            Failure::ours(format!("--messages {}: {why}", report.display()))
+        };
+        let text = std::fs::read_to_string(report).map_err(|why| failed(&why))?;
+        let value = serde_json::from_str(&text).map_err(|why| failed(&why))?;
+        if !drawing.messages(&value) {
+            return Err(failed(&"not a report of nagaya exec --report FILE.json"));
+        }
+    } else if jobs.is_empty() {
+        return Err(Failure::ours("--svg: no job is running"));
+    }
+    std::fs::write(file, drawing.finish())
+        .map_err(|why| Failure::ours(format!("--svg {}: {why}", file.display())))
 }
 
 fn show(job: &JobStatus, id: Option<u32>) -> Result<(), Failure> {

@@ -22,11 +22,22 @@ pub struct Options {
     /// Print one line for each task: fields separated by tabs, sizes in bytes, no heading
     #[arg(long)]
     parsable: bool,
+    /// Print JSON, for programs
+    #[arg(long, conflicts_with = "parsable")]
+    json: bool,
 }
 
 /// Prints the list. The status is 125 if a job's server does not answer.
 pub fn ps(options: &Options) -> Result<i32, Failure> {
     let query::Jobs { jobs, silent } = query::jobs()?;
+    if options.json {
+        let wanted = jobs
+            .iter()
+            .filter(|job| options.job.as_deref().is_none_or(|name| name == job.status.job));
+        let all = wanted.map(|job| crate::jobs::job(job, |_| true, state)).collect();
+        println!("{}", crate::jobs::document(all, &silent));
+        return Ok(end(&silent));
+    }
     if !options.parsable {
         println!(
             "{:<24} {:>4} {:>7} STATE {:>9} {:>9} {:>9} COMMAND",
@@ -66,7 +77,7 @@ pub fn end(silent: &[String]) -> i32 {
 }
 
 /// The letter that ps(1) shows.
-fn state(pid: u32) -> char {
+pub fn state(pid: u32) -> char {
     let stat = Stat::read(&format!("/proc/{pid}")).ok();
     stat.and_then(|stat| stat.field(3)).unwrap_or('?')
 }

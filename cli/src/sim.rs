@@ -24,7 +24,10 @@ use sim::protocol::Consistency;
 use sim::report::{self, Outcome, RunError};
 use sim::setup::Setup;
 use sim::soak::racing;
-use sim::trace::Trace;
+use sim::trace::{Trace, Written};
+
+use crate::progress::Progress;
+use crate::ps::human;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -95,6 +98,10 @@ pub struct Options {
     /// Write what happened in the last run as a trace for Perfetto
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Most bytes of a trace: later events are left out (0: no limit)
+    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = trace_limit,
+          requires = "trace")]
+    trace_limit: u64,
     /// Record every node of the last run, a file each (scope consistency only)
     #[arg(long, value_name = "DIR", conflicts_with = "consistency")]
     record: Option<PathBuf>,
@@ -198,18 +205,21 @@ fn run(
         let traced = options.trace.as_ref().filter(|_| at == last);
         if let Some(file) = traced {
             let out = fs::File::create(file).map_err(|error| at_file(file, &error))?;
-            machine.write_trace(Trace::new(BufWriter::new(out)));
+            machine.write_trace(Trace::new(BufWriter::new(out), options.trace_limit));
         }
         if at == last && options.record.is_some() {
             machine.record();
         }
+        let progress = Progress::start("sim", format!("{name} on {nodes} nodes"));
         let began = Instant::now();
         let outcome = machine.run().map_err(|error| failure(name, nodes, error))?;
+        drop(progress);
         let took = began.elapsed().as_secs_f64();
         proc::error_line!("{nodes} nodes: {} events in {took:.1} s", outcome.events);
         runs.push(outcome);
         if let (Some(file), Some(trace)) = (traced, machine.take_trace()) {
-            trace.finish().map_err(|error| at_file(file, &error))?;
+            let written = trace.finish().map_err(|error| at_file(file, &error))?;
+            proc::error_line!("{}", described(file, &written));
         }
         if let Some(directory) = options.record.as_ref().filter(|_| at == last) {
             fs::create_dir_all(directory).map_err(|error| at_file(directory, &error))?;
@@ -227,6 +237,27 @@ fn run(
         write(file, (before + &lines).as_bytes())?;
     }
     Ok(runs)
+}
+
+/// Reads the limit of a trace.
+fn trace_limit(text: &str) -> Result<u64, String> {
+    match text {
+        "0" => Ok(u64::MAX),
+        _ => pvas::parse_size(text).ok_or_else(|| "not a size (such as 32M)".to_owned()),
+    }
+}
+
+/// Describes a trace that was written.
+fn described(file: &Path, written: &Written) -> String {
+    let Written { bytes, events, left_out, cut_at_us } = *written;
+    let mut line = format!("{}: {}, {events} events", file.display(), human(bytes));
+    if let Some(from) = cut_at_us {
+        let from = from / 1000.0;
+        line += &format!(
+            "; {left_out} events from {from:.3} ms on are left out (--trace-limit has the limit)"
+        );
+    }
+    line
 }
 
 fn setup(options: &Options, cluster: &Cluster, nodes: u32) -> Setup {

@@ -7,8 +7,7 @@ mod transports;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use pvas::{Space, SpaceOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::mpi::library::Library;
+use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,11 +66,6 @@ const GAIN_MIN: f64 = 1.05;
 /// Bytes copied by one loop at one size, if that is enough copies.
 const BYTES_WANTED: usize = 32 << 20;
 
-/// A measurement that takes longer than this reports its progress.
-const PROGRESS_AFTER: Duration = Duration::from_secs(2);
-/// Time between two reports of progress.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
-
 /// Measures, prints, and stores the result.
 pub fn tune(options: &Options) -> Result<i32, Failure> {
     match &options.mpi {
@@ -106,7 +101,6 @@ fn tune_copies(options: &Options) -> Result<i32, Failure> {
         println!("processor {processor} has string instructions only: nothing to choose");
         return Ok(0);
     }
-    let begin = Instant::now();
     let space = Space::create(SpaceOptions { tasks_max: Some(1), ..SpaceOptions::default() });
     let space = space.map_err(fail)?;
     let cores = cores()?;
@@ -116,15 +110,9 @@ fn tune_copies(options: &Options) -> Result<i32, Failure> {
     }
     println!("GB/s of fresh data, copied and read; medians");
     println!("{:>10} {:>8} {:>8} {:>8}   taken", "bytes", "string", "vector", "stream");
-    let done = &AtomicUsize::new(0);
-    let plan = thread::scope(|scope| {
-        // Dropped at the end, which ends the reports.
-        let (_running, end) = channel();
-        let report = move || report_progress(begin, &end, done);
-        let started = thread::Builder::new().spawn_scoped(scope, report);
-        started.map_err(|e| Failure::ours(format!("cannot start a thread: {e}")))?;
-        measure_all(&space, cores, done)
-    })?;
+    let progress = Progress::start("tune", measured(0));
+    let plan = measure_all(&space, cores, &progress)?;
+    drop(progress);
     space.destroy().map_err(fail)?;
     println!("plan: {plan}");
     if !options.dry_run {
@@ -135,11 +123,18 @@ fn tune_copies(options: &Options) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// Measures each size and prints a line for each; the plan. Counts finished sizes in `done`.
-fn measure_all(space: &Space, cores: [usize; 2], done: &AtomicUsize) -> Result<CopyPlan, Failure> {
+/// Describes the progress.
+fn measured(done: usize) -> String {
+    let sizes = SIZE_BITS.count();
+    format!("{done} of {sizes} sizes measured; faster on a quiet machine")
+}
+
+/// Measures each size and prints a line for each; the plan.
+fn measure_all(space: &Space, cores: [usize; 2], progress: &Progress) -> Result<CopyPlan, Failure> {
     let mut plan = CopyPlan::uniform(CopyLoop::String);
     measure(space, cores, 1 << 20)?; // for the processors' clocks to rise
-    for bit in SIZE_BITS {
+    for (done, bit) in SIZE_BITS.enumerate() {
+        progress.set(measured(done));
         let size = 1usize << bit;
         let runs = [measure(space, cores, size)?, measure(space, cores, size)?];
         let gain = |n: usize| (runs[0][n] / runs[0][0]).min(runs[1][n] / runs[1][0]);
@@ -149,30 +144,8 @@ fn measure_all(space: &Space, cores: [usize; 2], done: &AtomicUsize) -> Result<C
         let [string, vector, stream] = [0, 1, 2].map(|n| (runs[0][n] + runs[1][n]) / 2.0);
         let name = copy_plan::name(taken);
         println!("{size:>10} {string:>8.1} {vector:>8.1} {stream:>8.1}   {name}");
-        done.fetch_add(1, Ordering::Relaxed);
     }
     Ok(plan)
-}
-
-/// Writes progress to standard error until the other end of `end` is dropped. Writes at least
-/// one line if that takes longer than [`PROGRESS_AFTER`] from `begin` on.
-fn report_progress(begin: Instant, end: &Receiver<()>, done: &AtomicUsize) {
-    let write = || {
-        let sizes = SIZE_BITS.count();
-        proc::error_line!(
-            "nagaya: tune: {} of {sizes} sizes measured in {} s; it is faster on a quiet machine",
-            done.load(Ordering::Relaxed),
-            begin.elapsed().as_secs()
-        );
-    };
-    let mut wait = PROGRESS_AFTER;
-    while end.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-        write();
-        wait = PROGRESS_INTERVAL;
-    }
-    if wait == PROGRESS_AFTER && begin.elapsed() > PROGRESS_AFTER {
-        write();
-    }
 }
 
 /// Returns the first and the last allowed core, for the sender and the receiver.

@@ -334,7 +334,7 @@ pub fn end_of_channel() -> IoError {
 fn common_settings() -> Vec<(String, String)> {
     let all = std::env::vars_os().filter_map(|(name, value)| {
         let pair = (name.into_string().ok()?, value.into_string().ok()?);
-        ["UCX_", "NAGAYA_NET", "NAGAYA_KEEP_ACCESS"]
+        ["UCX_", "NAGAYA_NET", "NAGAYA_KEEP_ACCESS", "NAGAYA_LOG"]
             .iter()
             .any(|own| pair.0.starts_with(own))
             .then_some(pair)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use nagaya_tests::{Output, nagaya};
+use nagaya_tests::{Cmd, Output, WorkDir, nagaya};
 
 fn help_of(words: &[&str]) -> String {
     nagaya(words[0]).args(&words[1..]).run().ok()
@@ -134,18 +134,20 @@ fn the_manual_lists_every_command() {
     }
 }
 
-/// Names of variables in a text: `NAGAYA_` or `PVAS_` and capitals, after `before`.
-fn variables(text: &str, before: &str) -> BTreeSet<String> {
+/// The string literals in a source that are names of variables of Nagaya or PVM.
+fn variables(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for prefix in ["NAGAYA_", "PVAS_"] {
-        for (at, _) in text.match_indices(&format!("{before}{prefix}")) {
-            let name = text[at + before.len()..].chars();
-            let name =
-                name.take_while(|c| c.is_ascii_uppercase() || *c == '_' || c.is_ascii_digit());
-            names.insert(name.collect::<String>());
+    for prefix in ["NAGAYA_", "PVAS_", "JIA_", "PVM"] {
+        for (at, _) in text.match_indices(&format!("\"{prefix}")) {
+            let rest = &text[at + 1..];
+            let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+            let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+            let name = &rest[..end];
+            if rest[end..].starts_with('"') && name != "PVM" && !name.ends_with('_') {
+                names.insert(name.to_owned());
+            }
         }
     }
-    names.retain(|name| !name.ends_with('_'));
     names
 }
 
@@ -155,7 +157,7 @@ fn sources(directory: &Path, texts: &mut Vec<String>) {
         let path = entry.path();
         let name = entry.file_name();
         if path.is_dir() {
-            if name != "tests" && name != "examples" && name != "target" {
+            if !["tests", "examples", "target", "settings"].iter().any(|other| name == *other) {
                 sources(&path, texts);
             }
         } else if name != "tests.rs"
@@ -168,20 +170,110 @@ fn sources(directory: &Path, texts: &mut Vec<String>) {
     }
 }
 
-#[test]
-fn the_manual_lists_every_environment_variable() {
+/// The names in the sources that are environment variables of Nagaya.
+fn used_variables() -> BTreeSet<String> {
     let mut texts = Vec::new();
     for directory in ["cli", "launch", "net", "sync", "space", "message", "memory"] {
         sources(&repository().join(directory), &mut texts);
     }
-    let mut used: BTreeSet<String> = texts.iter().flat_map(|it| variables(it, "\"")).collect();
+    let mut used: BTreeSet<String> = texts.iter().flat_map(|it| variables(it)).collect();
+    let rows = nagaya_dsm_settings();
+    used.extend(rows.into_iter().map(|name| format!("NAGAYA_DSM_{name}")));
+    used
+}
+
+/// The first string of each row of the settings of shared memory between nodes.
+fn nagaya_dsm_settings() -> Vec<String> {
     let settings = repository().join("memory/dsm/src/settings.rs");
     let settings = std::fs::read_to_string(settings).expect("settings");
     let (_, table) = settings.split_once("VARIABLES: ").expect("the table");
     let (table, _) = table.split_once("];").expect("its end");
-    // The first string of each row.
-    let rows = table.split("    (").skip(1).filter_map(|row| row.split('"').nth(1));
-    used.extend(rows.map(|name| format!("NAGAYA_DSM_{name}")));
-    assert!(used.len() > 20, "{used:?}");
-    assert_eq!(variables(&manual("ENVIRONMENT"), ""), used);
+    let rows = table.split("    (").skip(1);
+    rows.filter_map(|row| Some(row.split('"').nth(1)?.to_owned())).collect()
+}
+
+#[test]
+fn the_table_of_settings_has_every_variable_that_the_sources_read_and_no_other() {
+    let table: BTreeSet<String> = settings::all().map(|setting| setting.name.into()).collect();
+    let used = used_variables();
+    assert!(used.len() > 40, "{used:?}");
+    let stray: Vec<&String> = used.difference(&table).collect();
+    assert!(stray.is_empty(), "not in the table (space/settings): {stray:?}");
+    let dead: Vec<&String> = table.difference(&used).collect();
+    assert!(dead.is_empty(), "in the table, and read nowhere: {dead:?}");
+    assert_eq!(table.len(), settings::all().count(), "a variable is there twice");
+}
+
+#[test]
+fn the_manual_and_the_command_describe_every_variable() {
+    let page = std::fs::read_to_string(repository().join("man/nagaya-env.7")).expect("the page");
+    let page = page.replace("\\-", "-");
+    let list = nagaya("info").arg("--env").run().ok();
+    let json = nagaya("info").args(["--env", "--json"]).env("NAGAYA_WAIT", "spin").run().ok();
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let rows = json.as_array().expect("an array");
+    for setting in settings::all() {
+        let entry = format!(".BR {} \" ({})\"\n", setting.name, setting.unit);
+        let (_, text) = page.split_once(&entry).unwrap_or_else(|| panic!("the page lacks {entry}"));
+        let text = text.split("\n.TP").next().expect("text").to_lowercase();
+        assert!(text.contains(&setting.meaning.to_lowercase()), "{}: {text}", setting.name);
+        let default = setting.default.to_lowercase();
+        assert!(text.contains(&default), "{}: default {default}: {text}", setting.name);
+        assert!(list.contains(&format!("  {} (", setting.name)), "{}: {list}", setting.name);
+        let row = rows.iter().find(|row| row["name"] == setting.name).expect("a row");
+        assert_eq!(row["meaning"], setting.meaning);
+        let value = (setting.name == "NAGAYA_WAIT").then_some("spin");
+        if let Some(value) = value {
+            assert_eq!(row["value"], value);
+        }
+    }
+    let entries = page.lines().filter(|line| line.starts_with(".BR ") && line.ends_with(")\""));
+    assert_eq!(entries.count(), settings::all().count(), "the page has others");
+}
+
+#[test]
+fn the_defaults_of_shared_memory_are_those_of_its_own_table() {
+    let file = repository().join("memory/dsm/src/settings.rs");
+    let text = std::fs::read_to_string(file).expect("settings");
+    let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for setting in settings::all().filter(|it| it.name.starts_with("NAGAYA_DSM_")) {
+        let name = &setting.name["NAGAYA_DSM_".len()..];
+        let row = format!("\"{name}\", \"{}\"", setting.default);
+        assert!(text.contains(&row), "{row}");
+    }
+}
+
+/// Runs a shell that reads a script, if it is installed.
+fn checked_by(shell: &str, script: &Path) {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|directory| directory.join(shell).is_file());
+    if !found {
+        return;
+    }
+    Cmd::new(shell).arg("-n").arg(script).run().ok();
+}
+
+#[test]
+fn shells_get_scripts_that_complete_every_command() {
+    let dir = WorkDir::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = nagaya("completions").arg(shell).run().ok();
+        for (name, _) in commands() {
+            assert!(script.contains(&name), "{shell} does not know {name}");
+        }
+        for option in ["rounds", "segment-size", "trace-limit"] {
+            assert!(script.contains(option), "{shell} does not know --{option}");
+        }
+        assert!(!script.contains("delegatee-socket"), "{script}");
+        checked_by(shell, &dir.write(shell, &script));
+    }
+    // What the user gets who types `nagaya exec --rep` and the tab key.
+    let script = dir.join("bash");
+    let typed = format!(
+        ". {}; COMP_WORDS=(nagaya exec --rep); COMP_CWORD=2; _nagaya nagaya --rep exec; \
+         echo ${{COMPREPLY[@]}}",
+        script.display()
+    );
+    Cmd::new("bash").args(["-c", &typed]).run().prints("--report\n");
+    nagaya("completions").arg("csh").run().refused(125, &["csh"]);
 }

@@ -226,3 +226,82 @@ fn tools_of_the_system_see_the_tasks() {
     assert!(output.stderr.contains("nanosleep"), "{output}");
     assert!(is_alive(pid));
 }
+
+fn parsed(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|why| panic!("{why}: {text}"))
+}
+
+#[test]
+fn programs_get_jobs_and_mappings_as_json() {
+    let job = job();
+    let running = two_sleepers(&job);
+    let tasks = tasks_of(&job);
+    let ps = parsed(&nagaya("ps").args(["--json", "--job", &job]).run().ok());
+    assert_eq!(ps["format"], 1);
+    assert_eq!(ps["jobs"][0]["job"], job);
+    for task in &tasks {
+        let shown = &ps["jobs"][0]["tasks"][task.id as usize];
+        assert_eq!(shown["pid"], task.pid, "{ps:#}");
+        assert_eq!(shown["id"], task.id);
+        assert!(shown["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 50 << 20));
+        assert!(shown.get("mappings").is_none());
+    }
+    let maps = parsed(&nagaya("maps").args(["--json", &format!("{job}.1")]).run().ok());
+    let shown = maps["jobs"][0]["tasks"].as_array().expect("tasks");
+    assert_eq!(shown.len(), 1, "{maps:#}");
+    assert_eq!(shown[0]["pid"], tasks[1].pid);
+    let range = |value: &serde_json::Value, [from, to]: [&str; 2]| {
+        (value[from].as_u64().expect("start"), value[to].as_u64().expect("end"))
+    };
+    let segment = range(&shown[0], ["segment_start", "segment_end"]);
+    let mappings = shown[0]["mappings"].as_array().expect("mappings");
+    assert!(mappings.iter().any(|it| it["part"] == "stack"), "{maps:#}");
+    for mapping in mappings {
+        let (start, end) = range(mapping, ["start", "end"]);
+        assert!(segment.0 <= start && end <= segment.1, "{mapping:#}");
+    }
+    running.signal(Signal::TERM);
+    running.wait();
+}
+
+#[test]
+fn a_drawing_shows_the_segments_and_who_talks_to_whom() {
+    let dir = WorkDir::new();
+    let job = job();
+    let running = two_sleepers(&job);
+    let (svg, report) = (dir.join("space.svg"), dir.join("report.json"));
+    let text = r#"{"job": "j<1>", "ranks": 2, "per_rank": [
+        {"rank": 0, "peers": [{"rank": 1, "count": 3, "bytes": 3072}]}, {"rank": 1, "peers": []}]}"#;
+    std::fs::write(&report, text).expect("write");
+    let draw = || nagaya("maps").arg("--svg").arg(&svg).arg("--messages").arg(&report);
+    draw().arg(&job).run().prints("");
+    let drawing = std::fs::read_to_string(&svg).expect("the drawing");
+    for task in tasks_of(&job) {
+        assert!(drawing.contains(&format!("{} · PID {} ·", task.id, task.pid)), "{drawing}");
+    }
+    for part in ["heap: ", "stack: ", "rank 0 to rank 1: 3.0 KiB", "j&lt;1&gt;"] {
+        assert!(drawing.contains(part), "{part}: {drawing}");
+    }
+    // XML that a parser accepts.
+    let parse = "import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])";
+    Cmd::new("python3").args(["-c", parse]).arg(&svg).run().ok();
+    running.signal(Signal::TERM);
+    running.wait();
+    std::fs::write(&report, "{}").expect("write");
+    draw().run().refused(125, &["report.json", "not a report"]);
+}
+
+#[test]
+fn info_lists_for_programs_what_this_user_is_denied() {
+    let info = parsed(&nagaya("info").arg("--json").run().ok());
+    let facts = info["facts"].as_object().expect("facts");
+    for key in ["spaces", "jia", "span", "provider", "userfaultfd", "ptrace", "locked_memory"] {
+        assert!(facts.contains_key(key), "{key}: {info:#}");
+    }
+    for (key, value) in facts {
+        let value = value.as_str().expect("text");
+        let is_denied = value.starts_with("no: ") || value.starts_with("only ");
+        let listed = info["denied"].as_array().expect("an array").iter().any(|it| it == key);
+        assert_eq!(is_denied, listed, "{key}: {value}");
+    }
+}

@@ -12,6 +12,7 @@ use nagaya_server::{Failure, query};
 
 use super::library::{Library, beside};
 use super::scratch::Scratch;
+use crate::progress::Progress;
 use crate::ps::human;
 
 const SOURCE: &str = include_str!("trial.c");
@@ -63,7 +64,9 @@ impl Trial {
 pub fn run(library: &Library) -> Result<Trial, Failure> {
     let scratch = Scratch::new()?;
     let program = scratch.compile(library, SOURCE, "trial")?;
+    let progress = Progress::start("info", "ping-pong of two ranks, without nagaya");
     let plain = launch(library, &program, &scratch.path().join("plain"), false)?;
+    progress.set("ping-pong of two ranks, as tasks");
     let tasks = launch(library, &program, &scratch.path().join("tasks"), true)?;
     let sent = |size: u64| (2 * ROUNDS * size) as f64;
     let rows = plain.iter().zip(&tasks).map(|(plain, tasks)| Row {

@@ -27,7 +27,7 @@ Examples:
 const CONSOLE: &str = "Console";
 const DAEMON: &str = "Daemon, if this command starts it";
 
-/// Start a parallel virtual machine (PVM), or attach to one, and manage its hosts and tasks
+/// Start a parallel virtual machine (PVM), or attach to one, and manage it
 ///
 /// Without -c, the console reads commands from standard input. The command `help` lists them. See
 /// nagaya-pvm(1).

@@ -15,6 +15,7 @@ use paths::measured::{self, Times};
 
 use crate::mpi::library::{Library, beside};
 use crate::mpi::scratch::Scratch;
+use crate::progress::Progress;
 use crate::ps::human;
 
 const SOURCE: &str = include_str!("transports.c");
@@ -40,9 +41,10 @@ pub fn compare(library: &Library) -> Result<Transport, Failure> {
     let directory = job.directory.unwrap_or_default();
     println!("{library}, launcher in {}, 2 ranks", directory.display());
     let mut best: [Times; 3] = Default::default();
-    let begin = Instant::now();
+    let progress = Progress::start("tune", "comparison of transports");
     for turn in 0..TURNS {
         for (times, (name, options)) in best.iter_mut().zip(WAYS) {
+            progress.set(format!("turn {} of {TURNS}, {name}", turn + 1));
             // Not all builds of an MPI can use libfabric.
             match measure(library, &program, name, options) {
                 Ok(found) => measured::merge(times, &found),
@@ -53,8 +55,6 @@ pub fn compare(library: &Library) -> Result<Transport, Failure> {
                 Err(failure) => return Err(failure),
             }
         }
-        let seconds = begin.elapsed().as_secs();
-        proc::error_line!("nagaya: tune: {} of {TURNS} turns in {seconds} s", turn + 1);
     }
     Ok(print(&best))
 }

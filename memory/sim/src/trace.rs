@@ -3,7 +3,7 @@
 //! Nodes are processes. The tasks of a node are threads, and one more thread is the protocol.
 //! Messages are arrows. Rides, and reports of their fates, are instants at the protocol of the node
 //! that receives them. The format is that of Chrome's JSON trace events, with times in
-//! microseconds. Each event is written when it happens.
+//! microseconds. Each event is written when it happens, until the trace has reached its limit.
 
 use std::io::{self, Write};
 
@@ -14,9 +14,27 @@ use serde::Serialize;
 /// A trace in progress.
 pub struct Trace {
     out: Box<dyn Write>,
+    limit_bytes: u64,
+    bytes: u64,
     events: u64,
+    left_out: u64,
+    /// The time of the first event that was left out.
+    cut_at_us: Option<f64>,
     /// The first error.
     error: Option<io::Error>,
+}
+
+/// The size of a finished trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Written {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Number of events in it.
+    pub events: u64,
+    /// Number of later events, which did not fit.
+    pub left_out: u64,
+    /// The simulated time of the first of these, in microseconds.
+    pub cut_at_us: Option<f64>,
 }
 
 /// An event of the format. Absent members are not written.
@@ -57,9 +75,13 @@ fn microseconds(ns: u64) -> Option<f64> {
 }
 
 impl Trace {
-    /// Starts a trace. An error of the writer ends it: see [`finish`](Self::finish).
-    pub fn new(out: impl Write + 'static) -> Self {
-        let mut trace = Self { out: Box::new(out), events: 0, error: None };
+    /// Starts a trace of about `limit_bytes` at most: later events are left out. An error of the
+    /// writer ends it: see [`finish`](Self::finish).
+    pub fn new(out: impl Write + 'static, limit_bytes: u64) -> Self {
+        let out = Box::new(out);
+        let (bytes, events, left_out) = (0, 0, 0);
+        let mut trace =
+            Self { out, limit_bytes, bytes, events, left_out, cut_at_us: None, error: None };
         trace.write(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
         trace
     }
@@ -149,17 +171,23 @@ impl Trace {
         if self.error.is_some() {
             return;
         }
+        // Names have no time, and stand before all other events.
+        if event.at_us.is_some() && self.bytes >= self.limit_bytes {
+            self.left_out += 1;
+            self.cut_at_us = self.cut_at_us.or(event.at_us);
+            return;
+        }
         if self.events > 0 {
             self.write(b",\n");
         }
         self.events += 1;
-        if let Err(error) = serde_json::to_writer(&mut self.out, event) {
-            self.error.get_or_insert(error.into());
-        }
+        let text = serde_json::to_vec(event).expect("numbers and strings only");
+        self.write(&text);
     }
 
     fn write(&mut self, bytes: &[u8]) {
         if self.error.is_none() {
+            self.bytes += bytes.len() as u64;
             self.error = self.out.write_all(bytes).err();
         }
     }
@@ -168,11 +196,13 @@ impl Trace {
     ///
     /// # Errors
     /// The first error of the writer.
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<Written> {
         self.write(b"\n]}\n");
-        match self.error {
-            Some(error) => Err(error),
-            None => self.out.flush(),
+        if let Some(error) = self.error {
+            return Err(error);
         }
+        self.out.flush()?;
+        let Self { bytes, events, left_out, cut_at_us, .. } = self;
+        Ok(Written { bytes, events, left_out, cut_at_us })
     }
 }

@@ -185,7 +185,7 @@ fn a_trace_shows_each_ride_and_its_outcome() {
     let setup = Setup { rides: Policy::Ainori1, ..setup("paper", 2, 1) };
     let mut machine = Machine::new(&setup, &Reads(100, 0));
     let text = Text::default();
-    machine.write_trace(Trace::new(text.clone()));
+    machine.write_trace(Trace::new(text.clone(), u64::MAX));
     let outcome = machine.run().expect("no error");
     machine.take_trace().expect("a trace").finish().expect("no I/O");
     let trace = String::from_utf8(text.0.take()).expect("UTF-8");
@@ -197,4 +197,25 @@ fn a_trace_shows_each_ride_and_its_outcome() {
     let told = count("\"fate\":\"used\"");
     assert!(told > 0 && told <= rides, "{told} of {rides}");
     assert!(trace.contains("\"name\":\"page 50 aboard\",\"pid\":1,"), "{trace}");
+}
+
+#[test]
+fn a_trace_ends_at_its_limit_and_counts_what_it_leaves_out() {
+    const LIMIT: u64 = 20_000;
+    let run = |limit| {
+        let mut machine = Machine::new(&setup("paper", 2, 1), &Reads(1000, 0));
+        let text = Text::default();
+        machine.write_trace(Trace::new(text.clone(), limit));
+        machine.run().expect("no error");
+        let written = machine.take_trace().expect("a trace").finish().expect("no I/O");
+        (written, text.0.take().len() as u64)
+    };
+    let (whole, bytes) = run(u64::MAX);
+    assert_eq!((whole.bytes, whole.left_out, whole.cut_at_us), (bytes, 0, None));
+    assert!(bytes > 2 * LIMIT, "{bytes}");
+    let (cut, bytes) = run(LIMIT);
+    assert_eq!(cut.bytes, bytes);
+    assert!((LIMIT..LIMIT + 1000).contains(&bytes), "{bytes}");
+    assert_eq!(cut.events + cut.left_out, whole.events);
+    assert!(cut.cut_at_us.is_some());
 }

@@ -156,6 +156,7 @@ fn serve(
     });
     match begun {
         Ok((agent, start)) => {
+            proc::log_line!(Info, "span", "PID {}: the node is ready", std::process::id());
             let _ = first.send(Ok(start));
             agent.run()
         }

@@ -5,6 +5,8 @@
 //! call those, and so do Open MPI's Fortran functions.
 
 use std::ffi::{c_char, c_int};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::abi::{Handle, SUCCESS};
 use crate::assist;
@@ -20,6 +22,18 @@ use crate::registry;
 use crate::team::{self, Team};
 use crate::wait;
 
+/// Number of operations that this rank has done in place: `libnagaya-traffic.so` reports it.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the name of a symbol")]
+pub static nagaya_coll_in_place: AtomicU64 = AtomicU64::new(0);
+
+/// Counts an operation. If threads count at once, one of them may be lost: an atomic addition
+/// would cost a short operation some percent of its time.
+#[inline]
+fn count_in_place() {
+    nagaya_coll_in_place.store(nagaya_coll_in_place.load(Relaxed) + 1, Relaxed);
+}
+
 /// The result of a call; `None` if the call is passed to the MPI.
 type Answer = Option<Result<(), Failed>>;
 
@@ -27,6 +41,7 @@ type Answer = Option<Result<(), Failed>>;
 fn answer(answer: Answer, pass_on: impl FnOnce() -> c_int) -> c_int {
     match answer {
         Some(Ok(())) => {
+            count_in_place();
             wait::finish();
             SUCCESS
         }
@@ -70,6 +85,7 @@ both! { MPI_Barrier PMPI_Barrier (comm: Handle) {
     match team::of(mpi.handle(comm)) {
         Some(team) => {
             team.barrier();
+            count_in_place();
             wait::progress();
             SUCCESS
         }

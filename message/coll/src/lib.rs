@@ -12,7 +12,7 @@
 //!
 //! | module | topic |
 //! |---|---|
-//! | `abi`, `library`, `types`, `mpi` | the MPI's binary interface, symbols, types, functions |
+//! | `abi`, `library`, `types`, `mpi` | the MPI's binary interface, functions, types, constants |
 //! | `counts` | 64-bit counts for an MPI without them |
 //! | `elf`, `visibility` | which names a program sees |
 //! | `registry` | the ranks of the space that have this library |
@@ -47,3 +47,5 @@ mod team;
 mod types;
 mod visibility;
 mod wait;
+
+loaded::stand_before_mpi!();

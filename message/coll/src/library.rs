@@ -1,126 +1,35 @@
-//! The loaded MPI library, and its symbols by name.
+//! The functions of the loaded MPI library that this library needs.
 
-use std::ffi::{CStr, CString, c_int, c_void};
-use std::mem::transmute_copy;
-use std::ptr;
+use loaded::Library;
 
 use crate::abi::Operations;
 
-/// A handle of dlopen(3) through which the MPI's symbols are found.
-#[derive(Clone, Copy)]
-pub struct Library(*mut c_void);
-
-// SAFETY: dlsym may be called by any thread.
-unsafe impl Send for Library {}
-// SAFETY: dlsym may be called by several threads at once.
-unsafe impl Sync for Library {}
-
-impl Library {
-    /// Finds the MPI. If the program is linked to it, the dynamic linker finds it behind this
-    /// library. If it was loaded with a plug-in, as in Python, only its own handle finds it.
-    pub fn find() -> Option<Self> {
-        let next = Self(libc::RTLD_NEXT);
-        if next.address("PMPI_Barrier").is_some() {
-            return Some(next);
-        }
-        let mut found = None;
-        // SAFETY: `look` expects a pointer to such an option, which outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(look), ptr::from_mut(&mut found).cast()) };
-        found
-    }
-
-    fn address(self, name: &str) -> Option<usize> {
-        let name = CString::new(name).ok()?;
-        // SAFETY: the handle belongs to a library that stays loaded; `name` ends with a zero.
-        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        (!address.is_null()).then_some(address as usize)
-    }
-
-    /// Returns the address of a variable. A copy relocation may have placed it in the program.
-    pub fn object(self, name: &str) -> Option<usize> {
-        Self(libc::RTLD_DEFAULT).address(name).or_else(|| self.address(name))
-    }
-
-    /// Returns the function of this name, if the MPI has it.
-    ///
-    /// # Safety
-    /// `F` is the type of a pointer to this function by MPI's standard.
-    pub unsafe fn optional<F: Copy>(self, name: &str) -> Option<F> {
-        const { assert!(size_of::<F>() == size_of::<usize>()) };
-        // SAFETY: `F` is a pointer of this size to the function, as this function requires.
-        self.address(name).map(|address| unsafe { transmute_copy(&address) })
-    }
-
-    /// Returns the function of this name. Ends the process if the MPI lacks it.
-    ///
-    /// # Safety
-    /// `F` is the type of a pointer to this function by MPI's standard.
-    pub unsafe fn function<F: Copy>(self, name: &str) -> F {
-        // SAFETY: this function has the contract of `optional`.
-        unsafe { self.optional(name) }
-            .unwrap_or_else(|| die(&format!("{name} is missing: is this an MPI?")))
-    }
-
-    /// Returns the operations whose names end in `end`, if the MPI has them all.
-    ///
-    /// # Safety
-    /// `Count` is the type of their counts by MPI's standard.
-    pub unsafe fn operations<Count>(self, end: &str) -> Option<Operations<Count>> {
-        let name = |name: &str| format!("PMPI_{name}{end}");
-        // SAFETY: `Operations` has the types of the standard for this type of counts.
-        unsafe {
-            Some(Operations {
-                bcast: self.optional(&name("Bcast"))?,
-                reduce: self.optional(&name("Reduce"))?,
-                allreduce: self.optional(&name("Allreduce"))?,
-                allgather: self.optional(&name("Allgather"))?,
-                alltoall: self.optional(&name("Alltoall"))?,
-            })
-        }
-    }
-
-    /// Returns the path of the file that has the MPI.
-    pub fn file(self) -> Option<String> {
-        let info = loaded_object(self.address("PMPI_Barrier")?)?;
-        if info.dli_fname.is_null() {
-            return None;
-        }
-        // SAFETY: dladdr(3) returned the name of a loaded file.
-        Some(unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned())
-    }
+/// Returns the function of this name. Ends the process if the MPI lacks it.
+///
+/// # Safety
+/// `F` is the type of a pointer to this function by MPI's standard.
+pub unsafe fn function<F: Copy>(library: Library, name: &str) -> F {
+    // SAFETY: this function has the contract of `optional`.
+    unsafe { library.optional(name) }
+        .unwrap_or_else(|| die(&format!("{name} is missing: is this an MPI?")))
 }
 
-/// Describes the loaded object that contains `address`.
-fn loaded_object(address: usize) -> Option<libc::Dl_info> {
-    // SAFETY: all fields may be zero.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: dladdr(3) writes into `info` only, and accepts any address.
-    let is_known = unsafe { libc::dladdr(address as *const c_void, &mut info) } != 0;
-    is_known.then_some(info)
-}
-
-/// Ends the search of dl_iterate_phdr(3) at the first loaded object that has an MPI.
-unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
-    // SAFETY: the dynamic linker passes its own description of a loaded object.
-    let name = unsafe { (*info).dlpi_name };
-    // SAFETY: a name that is not null ends with a zero.
-    if name.is_null() || unsafe { *name } == 0 {
-        return 0;
+/// Returns the operations whose names end in `end`, if the MPI has them all.
+///
+/// # Safety
+/// `Count` is the type of their counts by MPI's standard.
+pub unsafe fn operations<Count>(library: Library, end: &str) -> Option<Operations<Count>> {
+    let name = |name: &str| format!("PMPI_{name}{end}");
+    // SAFETY: `Operations` has the types of the standard for this type of counts.
+    unsafe {
+        Some(Operations {
+            bcast: library.optional(&name("Bcast"))?,
+            reduce: library.optional(&name("Reduce"))?,
+            allreduce: library.optional(&name("Allreduce"))?,
+            allgather: library.optional(&name("Allgather"))?,
+            alltoall: library.optional(&name("Alltoall"))?,
+        })
     }
-    // SAFETY: with RTLD_NOLOAD, dlopen(3) runs no code. The handle is kept, and with it the MPI.
-    let handle = unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if handle.is_null() {
-        return 0;
-    }
-    // This library has the name, too.
-    let base = |address| loaded_object(address).map(|info| info.dli_fbase);
-    let own = base(look as *const () as usize);
-    if Library(handle).address("PMPI_Barrier").is_none_or(|address| base(address) == own) {
-        return 0;
-    }
-    // SAFETY: `find` passes a pointer to such an option.
-    unsafe { *found.cast::<Option<Library>>() = Some(Library(handle)) };
-    1
 }
 
 /// Ends the process with a line, when there is no MPI to pass calls to.

@@ -109,12 +109,13 @@ fn is_own(object: &Object) -> bool {
     object.segment(&raw const LOADED as usize).is_some()
 }
 
-/// Returns the loaded MPI: the first object after this library with a function of the profiling
-/// interface.
+/// Returns the loaded MPI: the first object with a function of the profiling interface that does
+/// not stand before the MPI itself.
 fn loaded_mpi() -> Option<Object> {
     let mut mpi = None;
     elf::for_each(|object| {
-        if !is_own(&object) && object.symbol(c"PMPI_Barrier").is_some() {
+        let is_before = object.symbol(loaded::MARKER).is_some();
+        if !is_before && object.symbol(c"PMPI_Barrier").is_some() {
             mpi = Some(object);
         }
         mpi.is_some()

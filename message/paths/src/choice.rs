@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::{Path as File, PathBuf};
+use std::path::PathBuf;
 
 use nagaya_server::Failure;
 
@@ -358,15 +358,22 @@ fn collectives(
 /// Returns the directory of the provider and the library of collective operations that belong to
 /// this program: in the build directory, or installed.
 pub fn libraries() -> (Option<PathBuf>, Option<PathBuf>) {
-    let program = std::env::current_exe().ok();
-    let bin = program.as_deref().and_then(File::parent);
-    let find = |built: &str, installed: &str| {
-        let places = [bin?.join(built), bin?.parent()?.join("lib/nagaya").join(installed)];
-        places.into_iter().find(|file| file.is_file())
-    };
     let provider = find("libnagaya_fi.so", "libfabric/libnagaya-fi.so");
     let provider = provider.and_then(|file| Some(file.parent()?.to_owned()));
     (provider, find("libnagaya_coll.so", "mpi/libnagaya-coll.so"))
+}
+
+/// Returns the library that counts messages.
+pub fn counting_library() -> Option<PathBuf> {
+    find("libnagaya_traffic.so", "mpi/libnagaya-traffic.so")
+}
+
+/// Returns a library that belongs to this program: in the build directory, or installed.
+fn find(built: &str, installed: &str) -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let bin = program.parent()?;
+    let places = [bin.join(built), bin.parent()?.join("lib/nagaya").join(installed)];
+    places.into_iter().find(|file| file.is_file())
 }
 
 #[cfg(test)]

@@ -74,9 +74,18 @@ impl ThisTask {
 
     /// Transfers of this task that were one copy in user space.
     pub fn copies(&self) -> u64 {
+        self.block().copies.load(Ordering::Relaxed)
+    }
+
+    /// Their bytes.
+    pub fn copied_bytes(&self) -> u64 {
+        self.block().copied_bytes.load(Ordering::Relaxed)
+    }
+
+    fn block(&self) -> &Task {
         let task = self.control.slot(self.id).task.load(Ordering::Acquire) as *const Task;
         // SAFETY: the task's own block, which lives as long as the task.
-        unsafe { (*task).copies.load(Ordering::Relaxed) }
+        unsafe { &*task }
     }
 }
 

@@ -179,7 +179,7 @@ fn start_server(
     command.args(wanted.delegatee.into_iter().flat_map(|place| ["--delegatee", place]));
     command.env_clear();
     // These variables select copy loops (see pvas::copy_plan), the kind of the tasks' memory,
-    // the tasks' addresses, and whether tasks may give up rights.
+    // the tasks' addresses, whether tasks may give up rights, and the messages of the server.
     for name in [
         "HOME",
         "XDG_CONFIG_HOME",
@@ -187,6 +187,8 @@ fn start_server(
         "PVAS_SHARED",
         "NAGAYA_FIXED_ADDRESSES",
         "NAGAYA_KEEP_ACCESS",
+        "NAGAYA_LOG",
+        "NAGAYA_LOG_FILE",
     ] {
         command.envs(std::env::var_os(name).map(|value| (name, value)));
     }

@@ -135,6 +135,12 @@ impl Server {
         rustix::net::listen(&listener, BACKLOG).map_err(|e| fail("socket", e.into()))?;
         let peers = Peers::new(listener, &signals).map_err(|e| fail("epoll", e.into()))?;
         pvas::own_memory::keep_from_forks();
+        proc::log_line!(
+            Info,
+            "server",
+            "job {job}: its space is ready; PID {}",
+            std::process::id()
+        );
         Ok(Self {
             job: job.to_string(),
             space,
@@ -306,7 +312,16 @@ impl Server {
                 Some(_) if self.delegatee == Some(pid) => proc::error_line!(
                     "nagaya: the node server's delegatee (PID {pid}) has ended: nobody asks it now"
                 ),
-                Some(task) => turn.ended.push(Ended { id: task.id, pid, status }),
+                Some(task) => {
+                    let (job, how) = (&self.job, how_ended(status));
+                    proc::log_line!(
+                        Info,
+                        "server",
+                        "job {job}: task {} (PID {pid}) {how}",
+                        task.id
+                    );
+                    turn.ended.push(Ended { id: task.id, pid, status });
+                }
             }
         }
     }
@@ -428,6 +443,9 @@ impl Server {
         }));
         let (id, pid) = self.spawn(preferred, &path, arguments, &environment, &attributes)?;
         drop(visit);
+        let job = &self.job;
+        let program = path.display();
+        proc::log_line!(Info, "server", "job {job}: task {id} has started: PID {pid}, {program}");
         self.ranks.come(key, start.preferred_id);
         self.tasks.represent(pid, key, start.outlives_stub);
         // SAFETY: getpgid reads no memory.
@@ -505,8 +523,17 @@ impl Server {
 
     /// Ends the job: kills the remaining tasks and frees all memory.
     pub fn close(self) {
+        proc::log_line!(Info, "server", "job {}: ends", self.job);
         // The process ends next, and an error here would mean that the space is already gone.
         let _ = self.space.destroy();
+    }
+}
+
+/// Describes a wait status.
+fn how_ended(status: i32) -> String {
+    match libc::WIFSIGNALED(status) {
+        true => format!("was killed by signal {}", libc::WTERMSIG(status)),
+        false => format!("has ended with status {}", libc::WEXITSTATUS(status)),
     }
 }
 

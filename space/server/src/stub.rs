@@ -125,8 +125,10 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         let ranks = ranks.unwrap_or_default();
         proc::error_line!("nagaya: job {}: task {id}, PID {pid}{ranks}", job.name);
     }
+    proc::log_line!(Info, "exec", "job {}: task {id} has started: PID {pid}", job.name);
     if let (Some(differences), Some(ranks @ 2..)) = (differences, exec.job.local_tasks) {
-        proc::error_line!("nagaya: {}", apart_warning(&job.name, ranks, &differences));
+        let line = apart_warning(&job.name, ranks, &differences);
+        proc::log_line!(Warn, "exec", "{line}");
     }
     // An open descriptor here would keep its readers waiting for the end of file. Standard error
     // stays open for a message about a lost server.
@@ -147,7 +149,7 @@ fn represent(
             None => {}
             Some(News::RanksMissing { present, expected }) => {
                 let line = missing_warning(job, present, expected);
-                proc::error_line!("nagaya: {line}");
+                proc::log_line!(Warn, "exec", "{line}");
             }
             Some(News::Ended(status)) => return Ok(Outcome::Ended(status)),
             Some(News::ServerLost) => {

@@ -6,13 +6,24 @@ use crate::workspace::Member;
 
 /// The floors, from the ground. A crate may use those of the floors below its own.
 pub const FLOORS: &[&[&str]] = &[
-    &["sync", "layout", "proc", "coherence", "figure", "skip", "house"],
+    &[
+        "sync",
+        "layout",
+        "proc",
+        "coherence",
+        "figure",
+        "skip",
+        "house",
+        "loaded",
+        "traffic",
+        "settings",
+    ],
     &["gate", "pager", "net", "sim"],
     &["loader", "control", "launch", "node"],
     &["pvas"],
     &["fcp"],
     &["fcp-classic", "pvm", "cluster", "delegate", "memop"],
-    &["dsm", "span", "xpmem", "ofi", "coll", "libfcp", "libpvm3", "server"],
+    &["dsm", "span", "xpmem", "ofi", "coll", "libtraffic", "libfcp", "libpvm3", "server"],
     &["libjia", "pvmd", "libgpvm3", "paths"],
     &["nagaya"],
     &["bench", "fuzz", "tests"],

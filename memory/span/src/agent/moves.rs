@@ -90,6 +90,7 @@ impl Agent {
         let body = unsafe { Context::bytes(slot.context()) };
         let table = self.table;
         self.with_counts(|seen, _| seen.ends(table, thread));
+        proc::log_line!(Debug, "span", "thread {thread} leaves node {} for {node}", self.me);
         self.send(0, Frame::Word(Message::Move { thread, node, clear_tid, robust }), body);
         self.threads -= 1;
         self.answer(thread, 0);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * A known number of messages between two ranks, for tests that count them.
+ *
+ * usage: mpi_traffic [differ]
+ * Rank 0 sends to rank 1: 10 messages of 1,000 bytes; 5 of 1 MiB through a communicator in which
+ * the ranks are reversed; and 3 of 400 bytes by a persistent request. Rank 1 sends itself one of 8
+ * bytes. Each rank also calls MPI_Allreduce 7 times and MPI_Alltoallv once. With "differ" the
+ * program prints its PID. */
+#include "mpi_check.h"
+
+enum { SMALL = 1000, LARGE = 1 << 20, PERSISTENT = 400 };
+
+static void pass(char *buffer, int size, int count, int to, MPI_Comm comm)
+{
+	for (int i = 0; i < count; i++) {
+		if (rank == 0) {
+			memset(buffer, i + 1, (size_t)size);
+			MPI_Send(buffer, size, MPI_BYTE, to, 1, comm);
+		} else {
+			MPI_Recv(buffer, size, MPI_BYTE, MPI_ANY_SOURCE, 1, comm,
+			         MPI_STATUS_IGNORE);
+			CHECK(buffer[0] == i + 1 && buffer[size - 1] == i + 1);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	begin(&argc, &argv, MPI_THREAD_SINGLE);
+	CHECK(ranks == 2);
+	char *buffer = malloc(LARGE);
+	pass(buffer, SMALL, 10, 1, MPI_COMM_WORLD);
+
+	MPI_Comm reversed;
+	MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
+	pass(buffer, LARGE, 5, 0, reversed);
+	MPI_Comm_free(&reversed);
+
+	MPI_Request request;
+	if (rank == 0)
+		MPI_Send_init(buffer, PERSISTENT / 4, MPI_INT, 1, 2, MPI_COMM_WORLD, &request);
+	for (int i = 0; i < 3; i++) {
+		if (rank == 0) {
+			MPI_Start(&request);
+			MPI_Wait(&request, MPI_STATUS_IGNORE);
+		} else {
+			MPI_Recv(buffer, PERSISTENT, MPI_BYTE, 0, 2, MPI_COMM_WORLD,
+			         MPI_STATUS_IGNORE);
+		}
+	}
+	if (rank == 0)
+		MPI_Request_free(&request);
+
+	if (rank == 1) {
+		double in = 3, out = 0;
+		MPI_Sendrecv(&in, 1, MPI_DOUBLE, 1, 3, &out, 1, MPI_DOUBLE, 1, 3, MPI_COMM_WORLD,
+		             MPI_STATUS_IGNORE);
+		CHECK(out == 3);
+	}
+
+	double sum = 0;
+	for (int i = 0; i < 7; i++) {
+		double mine = rank + 1;
+		MPI_Allreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+		CHECK(sum == 3);
+	}
+	int counts[2] = {2, 3}, rooms[2] = {rank == 0 ? 2 : 3, rank == 0 ? 2 : 3};
+	int offsets[2] = {0, 3}, from[6] = {0}, into[6];
+	MPI_Alltoallv(from, counts, offsets, MPI_INT, into, rooms, offsets, MPI_INT,
+	              MPI_COMM_WORLD);
+	if (rank == 0)
+		printf("sum %.0f\n", sum);
+	if (rank == 0 && argc > 1)
+		printf("PID %d\n", (int)getpid());
+	free(buffer);
+	MPI_Finalize();
+	return 0;
+}
