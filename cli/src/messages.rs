@@ -31,6 +31,10 @@ pub fn read(directory: &Path) -> Vec<Record> {
     records
 }
 
+/// Why the counts of a job may have no data.
+pub const NO_DATA: &str = "none was counted: the program sends none, or uses functions with 64-bit \
+                           counts (mpi4py does, where the MPI has them)";
+
 /// Where the receiver of a message is, seen from the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -171,6 +175,11 @@ impl Counts {
         }
     }
 
+    /// Returns true if calls with data were counted.
+    pub fn has_data(&self) -> bool {
+        self.calls.iter().any(|calls| calls.bytes > 0)
+    }
+
     /// Returns the share of the ranks' time in functions of MPI, from 0 to 1.
     pub fn share(&self) -> f64 {
         if self.seconds > 0.0 { (self.mpi_seconds / self.seconds).min(1.0) } else { 0.0 }
@@ -274,6 +283,9 @@ impl Job {
                         writeln!(text, "  {sizes:<22} {:>10} {:>11}", of.count, human(of.bytes));
                 }
             }
+        }
+        if !total.has_data() {
+            let _ = writeln!(text, "messages: {NO_DATA}");
         }
         text.push_str(&functions(&total.calls));
         text

@@ -157,6 +157,15 @@ fn programs_without_mpi_are_timed_and_not_counted() {
 }
 
 #[test]
+fn a_share_is_claimed_only_where_messages_were_counted() {
+    let program = OPEN_MPI_4.compile("mpi_traffic.c");
+    let job = OPEN_MPI_4.launch(2).arg(program).arg("idle");
+    let output = nagaya("try").args(["--rounds", "1", "--"]).command(job).run().ok();
+    assert!(output.contains("messages        none was counted: "), "{output}");
+    assert!(!output.contains(" % of the time"), "{output}");
+}
+
+#[test]
 fn try_compares_one_node_with_several() {
     let output = nagaya("try").args(["--rounds", "1", "--span", "2", "--", "seq", "3"]).run().ok();
     let first = output.lines().next().expect("a verdict");

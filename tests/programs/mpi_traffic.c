@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * A known number of messages between two ranks, for tests that count them.
  *
- * usage: mpi_traffic [differ]
+ * usage: mpi_traffic [differ|idle]
  * Rank 0 sends to rank 1: 10 messages of 1,000 bytes; 5 of 1 MiB through a communicator in which
  * the ranks are reversed; and 3 of 400 bytes by a persistent request. Rank 1 sends itself one of 8
  * bytes. Each rank also calls MPI_Allreduce 7 times and MPI_Alltoallv once. With "differ" the
- * program prints its PID. */
+ * program prints its PID, and with "idle" it sends nothing. */
 #include "mpi_check.h"
 
 enum { SMALL = 1000, LARGE = 1 << 20, PERSISTENT = 400 };
@@ -28,6 +28,11 @@ int main(int argc, char **argv)
 {
 	begin(&argc, &argv, MPI_THREAD_SINGLE);
 	CHECK(ranks == 2);
+	if (argc > 1 && strcmp(argv[1], "idle") == 0) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_Finalize();
+		return 0;
+	}
 	char *buffer = malloc(LARGE);
 	pass(buffer, SMALL, 10, 1, MPI_COMM_WORLD);
 

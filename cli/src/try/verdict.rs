@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::report::{Outcome, Side};
-use crate::messages::{Job, Where};
+use crate::messages::{Job, NO_DATA, Where};
 use crate::ps::human;
 
 /// Differences below this part of the time are noise, however near the runs of a side are.
@@ -74,6 +74,9 @@ fn change(without: &Side, with: &Side) -> String {
 
 /// "14 % of the time in messages within the node; ".
 fn share(counts: &Job) -> String {
+    if !counts.total.has_data() {
+        return String::new();
+    }
     let percent = counts.total.share() * 100.0;
     match counts.nodes {
         1 => format!("{percent:.0} % of the time in messages within the node; "),
@@ -118,6 +121,9 @@ fn of_messages(outcome: &Outcome) -> String {
     match &outcome.without.counts {
         Some(counts) => {
             let total = &counts.total;
+            if !total.has_data() {
+                let _ = writeln!(text, "  messages        {NO_DATA}");
+            }
             let ranks = counts.ranks_counted as f64;
             let _ = writeln!(
                 text,
