@@ -21,6 +21,8 @@ import time
 
 MAINTAINER = "The Nagaya developers <nagaya@localhost>"
 LIBC = "libc6 (>= 2.28), libgcc-s1 (>= 3.0) | libgcc1 (>= 1:3.0)"
+# A `*` of a pattern matches slashes, too. So patterns name this directory.
+LIBDIR = "usr/lib/x86_64-linux-gnu"
 LIBRARIES = {
     "libpvas0": ("libpvas", "partitioned virtual address spaces"),
     "libpvas-delegate0": ("libpvas_delegate", "work in the memory of other tasks"),
@@ -43,7 +45,7 @@ PACKAGES = [
     ),
     *[
         (
-            name, "libs", "amd64", [f"usr/lib/*/{stem}.so.*"],
+            name, "libs", "amd64", [f"{LIBDIR}/{stem}.so.*"],
             LIBC,
             f"{what}: library of Nagaya",
             f"This package has {stem}.so.0, with which programs are linked.",
@@ -59,7 +61,7 @@ PACKAGES = [
     (
         "libnagaya-dev", "libdevel", "amd64",
         [
-            "usr/include/*", "usr/lib/*/pkgconfig/*", "usr/lib/*/cmake/*", "usr/lib/*/lib*.so",
+            "usr/include/*", f"{LIBDIR}/pkgconfig/*", f"{LIBDIR}/cmake/*", f"{LIBDIR}/lib*.so",
             "usr/lib/nagaya/*/include/*", "usr/lib/nagaya/*/lib/*.so", "usr/lib/nagaya/*/lib/*.a",
             "usr/lib/nagaya/*/lib/pkgconfig/*", "usr/share/man/man3/*",
         ],
