@@ -1,5 +1,5 @@
 //! At the origin, while memory is [local](super::local): publishes memory whose protection threads
-//! change themselves ([`protections`](crate::protections)), and records their changes.
+//! change themselves ([`protections`]), and records their changes.
 
 use std::ops::Range;
 
