@@ -75,9 +75,12 @@ fn copy(pid: libc::pid_t, call: libc::c_long) -> Result<(), Errno> {
         iov_len: SIZE,
     };
     let (local, remote) = (piece(&here), piece(&there));
-    // SAFETY: the kernel writes at most the bytes of `here`, which nothing reads, or those of the
-    // other process.
-    let copied = unsafe { libc::syscall(call, pid, &raw const local, 1, &raw const remote, 1, 0) };
+    // Each argument needs its whole register or stack slot: of a shorter number the rest is
+    // undefined. SAFETY: the kernel writes at most the bytes of `here`, which nothing reads, or
+    // those of the other process.
+    let copied = unsafe {
+        libc::syscall(call, pid, &raw const local, 1usize, &raw const remote, 1usize, 0usize)
+    };
     if copied == SIZE as libc::c_long {
         return Ok(());
     }
