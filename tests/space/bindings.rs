@@ -24,6 +24,8 @@ fn with_package(command: Cmd) -> Cmd {
         .env("PVAS_LIBRARY", libraries().join("libpvas.so.0"))
         .env("NAGAYA", nagaya_path())
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        // Otherwise a line of output is written in two parts.
+        .env_remove("PYTHONUNBUFFERED")
 }
 
 /// Runs the package's own tests.
