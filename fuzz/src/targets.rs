@@ -38,6 +38,7 @@ pub const TARGETS: &[&Target] = &[
     &tasks::SMAPS,
     &tasks::PROC,
     &tasks::OFI,
+    &tasks::TRAFFIC,
     &pvm::LINES,
     &pvm::FRAMES,
     &pvm::MESSAGE,

@@ -1,5 +1,5 @@
-//! The node server's messages, what the kernel reports about processes, and envelopes between the
-//! tasks of a space.
+//! The node server's messages, what the kernel reports about processes, envelopes between the tasks
+//! of a space, and records of their messages.
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -11,6 +11,8 @@ use nagaya_server::maps::Bounds;
 use nagaya_server::protocol::{self, Reply, Request};
 use proc::maps::Mapping;
 use proc::process::{Stat, Status};
+
+use traffic::{Call, Message, Record, Tally};
 
 use crate::input::{Input, Output};
 use crate::target::{Seeds, Target, is_one_line, numbered, text};
@@ -212,4 +214,38 @@ fn ofi_seeds() -> Seeds {
     let texts = ["fi_nagaya://0000000000000abc/7.9/1000/70003", "fi_ns://a:9228", "fi_ns://"];
     let texts = texts.map(|text| text.as_bytes().to_vec());
     numbered([sent, words.map(u64::to_le_bytes).concat(), named].into_iter().chain(texts))
+}
+
+pub const TRAFFIC: Target = Target {
+    name: "traffic",
+    reads: "records of the messages of an MPI's ranks",
+    run: traffic,
+    seeds: traffic_seeds,
+};
+
+fn traffic(bytes: &[u8]) {
+    let Some(record) = Record::parse(&text(bytes)) else { return };
+    let written = record.to_text();
+    let again = Record::parse(&written).expect("what it writes");
+    assert_eq!(again.to_text(), written);
+    let mut sum = Tally::default();
+    record.calls.iter().for_each(|call| sum.add(call.tally));
+}
+
+fn traffic_seeds() -> Seeds {
+    let tally = Tally { count: 3, bytes: 3000, time_ns: 77 };
+    let call = Call { function: "MPI_Send".into(), class: 10, tally };
+    let messages = [Some(1), None].map(|to| Message { to, class: 10, tally });
+    let whole = Record {
+        rank: 1,
+        ranks: 2,
+        host: "a".into(),
+        task: Some(1),
+        time_ns: 5_000_000,
+        copies: tally,
+        in_place: 9,
+        calls: vec![call],
+        messages: messages.into(),
+    };
+    numbered([whole, Record::default()].map(|record| record.to_text().into_bytes()))
 }

@@ -17,11 +17,11 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds another count.
+    /// Adds another count. Sums end at the greatest number: a record may have any.
     pub fn add(&mut self, other: Tally) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.time_ns += other.time_ns;
+        self.count = self.count.saturating_add(other.count);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
     }
 }
 
