@@ -42,6 +42,13 @@ fn one_task_needs_no_launcher() {
 }
 
 #[test]
+fn agents_log_their_start_on_request() {
+    let output = job(2, "litmus").args(["all", "1"]).env("NAGAYA_LOG", "warn,dsm=info").run();
+    let said = output.stderr.matches("nagaya: info: dsm: a node's agent starts: PID ").count();
+    assert_eq!(said, 2, "{output}");
+}
+
+#[test]
 fn programs_are_right_on_two_to_eight_nodes() {
     for tasks in [2, 3, 5, 8] {
         is_right(job(tasks, "litmus").args(["all", "30"]).run());

@@ -121,11 +121,14 @@ impl Agent {
     /// Serves until the job is over. `early` are messages that have arrived already.
     pub fn run(mut self, early: Vec<Received>) {
         slice::shorten();
+        let (name, pid) = (&self.plan.names[self.plan.me as usize], std::process::id());
+        proc::log_line!(Info, "cluster", "{name} is ready: PID {pid}");
         early.into_iter().for_each(|message| self.handle(message));
         self.serve();
         // A killed job does not wait for a reader of its output that has stopped.
         let time_max = if self.orders.outcome().kill { KILLED_PRINT_MAX } else { Duration::MAX };
         self.tasks.finish_printing(time_max);
+        proc::log_line!(Info, "cluster", "{} ends", self.plan.names[self.plan.me as usize]);
         self.orders.close();
     }
 

@@ -511,6 +511,7 @@ impl Task {
 
 /// Starts the agent's thread, which blocks all signals.
 fn start(agent: Agent) -> Result<Agency, DsmError> {
+    proc::log_line!(Info, "dsm", "a node's agent starts: PID {}", std::process::id());
     let driver = Arc::new(Driver::new(agent));
     let drives = driver.clone();
     let _inherited = BlockedSignals::all();

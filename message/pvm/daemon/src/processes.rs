@@ -135,6 +135,7 @@ impl Processes {
 
     /// Records that a process has enrolled as this task, and watches its end.
     pub fn enrolled(&mut self, tid: Tid, link: Link, pid: u32, poll: &mut Poll<Source>) {
+        proc::log_line!(Info, "pvmd", "task {tid} has enrolled: PID {pid}");
         let known = self.0.entry(tid).or_default();
         known.link = Some(link);
         // A process of another PID namespace has no PID here; its connection shows its end.
@@ -185,6 +186,7 @@ impl Processes {
     /// Forgets the connection of a task that has ended; its program may still run. Returns the
     /// source of the process that had enrolled, which needs no watching now.
     pub fn forget(&mut self, tid: Tid) -> Option<u64> {
+        proc::log_line!(Info, "pvmd", "task {tid} has ended");
         let process = self.0.get_mut(&tid).and_then(|known| known.process.take());
         self.change(tid, |known| {
             known.link = None;

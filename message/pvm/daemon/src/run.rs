@@ -53,6 +53,7 @@ pub(crate) fn begin(
         Refused::System(failure)
     })?;
     ready(&running);
+    proc::log_line!(Info, "pvmd", "PID {}: the daemon is ready", std::process::id());
     if options.quiet {
         running.log.stop_stderr();
     }
