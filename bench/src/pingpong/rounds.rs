@@ -27,6 +27,13 @@ impl Times {
         (!above.is_empty()).then(|| Spread::of_quotients(&above, &below))
     }
 
+    /// Returns true if some round has all modes: otherwise there are no ratios.
+    fn has_whole_round(&self) -> bool {
+        let mut all = self.0.values();
+        let Some(first) = all.next() else { return false };
+        first.keys().any(|round| all.clone().all(|times| times.contains_key(round)))
+    }
+
     fn add(&mut self, mode: Mode, round: u32, us: f64) {
         self.0.entry(mode).or_default().insert(round, us);
     }
@@ -59,7 +66,7 @@ fn usual_distance_ns(mut distances: Vec<f64>) -> Option<f64> {
 }
 
 /// Returns the times at the usual distance of the cores, and this distance in nanoseconds. If none
-/// is left of a mode at a size, all samples count. Prints the number of discarded samples. The own
+/// is left of a mode at a size, or of no round all modes, all samples count. Prints the number of discarded samples. The own
 /// programs measure the distance themselves, and the harness does for NetPIPE, so the two may
 /// differ.
 pub fn times_at_one_distance(runs: &[Run]) -> (Measured, Option<f64>) {
@@ -85,7 +92,7 @@ pub fn times_at_one_distance(runs: &[Run]) -> (Measured, Option<f64>) {
             // The modes of a round are compared at one distance only.
             let all = measured.entry(key).or_default();
             let complete = all.0.keys().all(|mode| counted.0.contains_key(mode));
-            if complete {
+            if complete && counted.has_whole_round() {
                 *all = counted;
             }
         }
@@ -131,5 +138,19 @@ mod tests {
         assert_eq!(measured[&KEY].of(Mode::Space).unwrap(), Spread::of(&[1.0]));
         assert_eq!(measured[&KEY].quotient(Mode::Cma, Mode::Space).unwrap(), Spread::of(&[2.0]));
         assert_eq!(usual, Some(45.0));
+    }
+
+    #[test]
+    fn all_samples_count_if_no_round_is_left_whole() {
+        let runs = [
+            a_run(Mode::Cma, 1, &[(2.0, 40.0), (2.0, 40.0)]),
+            a_run(Mode::Space, 1, &[(1.0, 200.0)]),
+            a_run(Mode::Cma, 2, &[(3.0, 200.0)]),
+            a_run(Mode::Space, 2, &[(1.0, 40.0)]),
+        ];
+        let (measured, usual) = times_at_one_distance(&runs);
+        assert_eq!(usual, Some(40.0));
+        let ratio = measured[&KEY].quotient(Mode::Cma, Mode::Space);
+        assert_eq!(ratio, Some(Spread::of(&[2.0, 3.0])));
     }
 }
