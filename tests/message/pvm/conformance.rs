@@ -62,19 +62,23 @@ fn compare(name: &str) {
     let flags = ["-Wextra", "-Werror"];
     let program = program::c_pvm(&format!("pvm/{name}.c"), &flags);
     let search = [program.parent().expect("a directory")];
-    let stock = Machine::stock(&search).task(&program).run().ok();
-    assert!(stock.lines().count() > 5, "{stock}");
     let differences: Vec<_> = DIFFERENCES.iter().filter(|it| it.program == name).collect();
-    for Difference { stock: line, why, .. } in &differences {
-        assert!(stock.lines().any(|it| it == *line), "stock does not print `{line}` ({why})");
-    }
-    let wanted: String = stock
-        .lines()
-        .map(|line| differences.iter().find(|it| it.stock == line).map_or(line, |it| it.ours))
-        .flat_map(|line| [line, "\n"])
-        .collect();
+    let theirs = || -> String {
+        let stock = Machine::stock(&search).task(&program).run().ok();
+        assert!(stock.lines().count() > 5, "{stock}");
+        for Difference { stock: line, why, .. } in &differences {
+            assert!(stock.lines().any(|it| it == *line), "stock does not print `{line}` ({why})");
+        }
+        let ours = |line| differences.iter().find(|it| it.stock == line).map_or(line, |it| it.ours);
+        stock.lines().flat_map(|line| [ours(line), "\n"]).collect()
+    };
+    let mut wanted = theirs();
     for protocol in PROTOCOLS {
         let ours = Machine::ours_by(protocol, &search).task(&program).run().ok();
+        // Stock PVM has races: a message of a direct route was once missed for a whole run.
+        if ours != wanted {
+            wanted = theirs();
+        }
         same_lines(&format!("{name}, {protocol}"), &ours, &wanted);
     }
     if let Some((_, why)) = NOT_IN_SPACE.iter().find(|(program, _)| *program == name) {
