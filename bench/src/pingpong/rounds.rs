@@ -66,9 +66,9 @@ fn usual_distance_ns(mut distances: Vec<f64>) -> Option<f64> {
 }
 
 /// Returns the times at the usual distance of the cores, and this distance in nanoseconds. If none
-/// is left of a mode at a size, or of no round all modes, all samples count. Prints the number of discarded samples. The own
-/// programs measure the distance themselves, and the harness does for NetPIPE, so the two may
-/// differ.
+/// is left of a mode at a size, or of no round all modes, all samples count. Prints the number of
+/// discarded samples. The own programs measure the distance themselves, and the harness does for
+/// NetPIPE, so the two may differ.
 pub fn times_at_one_distance(runs: &[Run]) -> (Measured, Option<f64>) {
     let mut measured = times_of(runs, |_| true);
     let mut usual_of_ours = None;
