@@ -1,6 +1,6 @@
 //! `NAGAYA_LOG`: the messages of the command and of node servers, by level.
 
-use nagaya_tests::{WorkDir, exec, job};
+use nagaya_tests::{WorkDir, exec, job, nagaya};
 
 #[test]
 fn choices_and_starts_are_written_at_level_info() {
@@ -35,6 +35,21 @@ fn a_node_server_writes_into_the_file() {
         assert!(log.contains(part), "{part}: {log}");
     }
     assert!(!log.contains("info: exec: "), "{log}");
+}
+
+#[test]
+fn pvm_s_daemon_logs_its_start_and_its_tasks() {
+    let dir = WorkDir::new();
+    let (file, machine) = (dir.join("log"), job());
+    let pvm = |line: &str| {
+        let command = nagaya("pvm").args(["-c", line]).env("PVM_VMID", &machine);
+        command.env("NAGAYA_LOG", "warn,pvmd=info").env("NAGAYA_LOG_FILE", &file).run().ok()
+    };
+    pvm("spawn -1 -> /bin/true");
+    pvm("halt");
+    let log = std::fs::read_to_string(&file).unwrap();
+    assert!(log.contains("nagaya: info: pvmd: PID "), "{log}");
+    assert!(log.contains("info: pvmd: task t40002 has ended"), "{log}");
 }
 
 #[test]

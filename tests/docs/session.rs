@@ -34,6 +34,8 @@ pub struct Session {
     slurm: Option<Slurm>,
     /// A block was skipped; the blocks after it may need its results.
     skipped: bool,
+    /// A block has used PVM's console, which starts a virtual machine.
+    uses_pvm: bool,
 }
 
 impl Session {
@@ -47,6 +49,7 @@ impl Session {
             last: None,
             slurm: None,
             skipped: false,
+            uses_pvm: false,
         };
         session.prefix.write_pkg_config(&session.work.join(".pkgconfig"));
         session
@@ -85,6 +88,7 @@ impl Session {
                 }
             }
             Treatment::Run { status, expect } => {
+                self.uses_pvm |= block.text.contains("nagaya pvm");
                 let output = self.command(&block.text, block.on).run();
                 assert_eq!(output.code(), *status, "{at}\n{output}");
                 let printed = format!("{}{}", output.stdout, output.stderr);
@@ -136,9 +140,9 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Ends the virtual machine of PVM that a failed page has left behind.
+    /// Ends the virtual machine of PVM that a page may have left behind.
     fn drop(&mut self) {
-        if std::thread::panicking() && self.page.contains("pvm") {
+        if self.uses_pvm {
             let _ = self.shell("echo halt | timeout 20 nagaya pvm >/dev/null 2>&1 || true").run();
         }
     }
