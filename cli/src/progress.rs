@@ -51,7 +51,7 @@ impl Progress {
         Self { state, end: Some(end), thread }
     }
 
-    /// Sets what is done now: the next report shows it.
+    /// Sets the present step: the next report shows it.
     pub fn set(&self, state: impl Into<String>) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state.into();
     }

@@ -21,7 +21,7 @@ extern int start_main_2_2_5(main_function *, int, char **, init_function *, end_
                             end_function *, void *);
 __asm__(".symver start_main_2_2_5, __libc_start_main@GLIBC_2.2.5");
 
-/* The dynamic linker runs what is in __preinit_array. */
+/* The dynamic linker calls the functions in __preinit_array. */
 static void run_constructors(int argc, char **argv, char **envp)
 {
 	_init();

@@ -267,7 +267,7 @@ fn shells_get_scripts_that_complete_every_command() {
         assert!(!script.contains("delegatee-socket"), "{script}");
         checked_by(shell, &dir.write(shell, &script));
     }
-    // What the user gets who types `nagaya exec --rep` and the tab key.
+    // The completion of `nagaya exec --rep`.
     let script = dir.join("bash");
     let typed = format!(
         ". {}; COMP_WORDS=(nagaya exec --rep); COMP_CWORD=2; _nagaya nagaya --rep exec; \

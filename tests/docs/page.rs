@@ -22,7 +22,7 @@ pub struct Block {
     pub line: usize,
     /// Its content.
     pub text: String,
-    /// What a test does with it.
+    /// Its treatment by a test.
     pub treatment: Treatment,
     /// Programs and features that it needs.
     pub needs: Vec<String>,
@@ -44,7 +44,7 @@ pub enum Machines {
     Hosts,
 }
 
-/// What a test does with a block.
+/// The treatment of a block by a test.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Treatment {
     /// Runs it in a shell; the output contains all of these texts.

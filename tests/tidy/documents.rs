@@ -73,7 +73,7 @@ fn documents_name_only_files_that_exist() {
 
 #[test]
 fn readme_fits_a_screen() {
-    // With the markup of links and tables; what is longer belongs on a page in docs/.
+    // With the markup of links and tables. Longer text belongs on a page in docs/.
     let words = text("README.md").split_whitespace().count();
     assert!(words <= 540, "README.md has {words} words");
 }

@@ -4,7 +4,7 @@
 pub struct Program {
     /// The name of its file.
     pub name: &'static str,
-    /// What it computes.
+    /// Its computation.
     pub topic: &'static str,
     /// A description of its size.
     pub size: &'static str,

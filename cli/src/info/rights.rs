@@ -1,4 +1,4 @@
-//! What this user may do, and what to ask an administrator for.
+//! The rights and features that this user has, and those to ask an administrator for.
 
 use std::fs;
 

@@ -31,7 +31,7 @@ pub struct Runs<'a> {
 pub struct Run {
     /// Time of the whole command, with its launcher.
     pub seconds: f64,
-    /// What it printed.
+    /// Its output.
     pub output: Vec<u8>,
 }
 

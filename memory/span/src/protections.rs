@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(publish(&[], 0..0).len(), LOG_MAX);
     }
 
-    /// What the agent has withdrawn, no thread changes; each change is recorded once.
+    /// No thread changes withdrawn memory, and each change is recorded once.
     #[test]
     fn no_change_is_lost_while_the_agent_publishes() {
         let _alone = ALONE.lock();

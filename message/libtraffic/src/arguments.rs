@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use crate::counts::Counts;
 use crate::mpi::{Mpi, Word};
 
-/// What a call does, as far as it is counted.
+/// The counted effects of a call.
 #[derive(Clone, Copy)]
 pub enum What {
     /// Nothing with a size: a barrier, a wait, a test.

@@ -47,7 +47,7 @@ pub struct Message {
     pub tally: Tally,
 }
 
-/// What one rank has counted between MPI_Init and MPI_Finalize.
+/// The counts of one rank between MPI_Init and MPI_Finalize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The rank in `MPI_COMM_WORLD`.

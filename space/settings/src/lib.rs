@@ -1,7 +1,7 @@
 //! The table of all environment variables of Nagaya: `nagaya info --env` prints it, nagaya-env(7)
 //! explains it, and a test compares it with the variables that the sources read.
 
-/// Who gives a variable its value.
+/// The source of a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The user: it is a setting.
@@ -23,7 +23,7 @@ pub struct Setting {
     pub meaning: &'static str,
     /// The man page with the details.
     pub page: &'static str,
-    /// Who sets it.
+    /// The source of its value.
     pub origin: Origin,
 }
 

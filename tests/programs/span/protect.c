@@ -4,8 +4,8 @@
  *
  *	protect grows|moves|forks
  *
- * grows: threads make reserved memory accessible part by part, and take it back: what is not
- * accessible raises SIGSEGV. moves: other nodes find the protection that threads set before.
+ * grows: threads make reserved memory accessible part by part, and take it back. A use of
+ * inaccessible memory raises SIGSEGV. moves: other nodes find the protection that threads set before.
  * forks: children do, too, while other threads go on. All let the heap grow and shrink. Prints
  * `right`, or the check that failed.
  */
