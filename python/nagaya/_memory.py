@@ -16,16 +16,16 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_char, c_char_p, c_int, c_ssize_t, c_void_p, py_object
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _library
+from ._closing import Closing
 from ._errors import Error, error
 from ._library import SELF, Deadline
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    from typing_extensions import Buffer, Self
+    from typing_extensions import Buffer
 
 Shape = Union[int, Sequence[int]]
 
@@ -74,7 +74,7 @@ def _is_array(thing: object) -> bool:
     return numpy is not None and isinstance(thing, numpy.ndarray)
 
 
-class Pin:
+class Pin(Closing):
     """Keeps an object's memory at its place, and has its address.
 
     The object is an array of NumPy or has the buffer protocol, and is contiguous. While it is
@@ -136,17 +136,6 @@ class Pin:
         if buffer is not None:
             _release_buffer(ctypes.byref(buffer))
 
-    def __enter__(self) -> "Self":
-        return self
-
-    def __exit__(
-        self,
-        _kind: Optional[type[BaseException]],
-        _value: Optional[BaseException],
-        _trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
-
     def __del__(self) -> None:
         if getattr(self, "_buffer", None) is not None:
             self.close()
@@ -172,7 +161,7 @@ def _decode_layout(text: bytes) -> Optional[dict[str, Any]]:
     return found if is_shape and order in ("C", "F") else None
 
 
-class Memory:
+class Memory(Closing):
     """Memory of a task, used in place: nothing is copied.
 
     :meth:`view` and :meth:`array` make objects over it. These are valid as long as the task
@@ -314,17 +303,6 @@ class Memory:
     def __len__(self) -> int:
         return self.size
 
-    def __enter__(self) -> "Self":
-        return self
-
-    def __exit__(
-        self,
-        _kind: Optional[type[BaseException]],
-        _value: Optional[BaseException],
-        _trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         name = f" '{self.name}'" if self.name else ""
         return f"<nagaya.Memory{name} of task {self.task}: {self.size} bytes at {self.address:#x}>"
@@ -359,7 +337,7 @@ def find(pvd: int, task: int, name: str, timeout: Optional[float], readonly: boo
         time.sleep(0)
 
 
-class Export:
+class Export(Closing):
     """An exported name. ``with`` or :meth:`close` takes the name back."""
 
     def __init__(self, name: str, pinned: Pin) -> None:
@@ -376,17 +354,6 @@ class Export:
         with _lock:
             if _exports.get(self.name) is self:
                 unexport(self.name)
-
-    def __enter__(self) -> "Self":
-        return self
-
-    def __exit__(
-        self,
-        _kind: Optional[type[BaseException]],
-        _value: Optional[BaseException],
-        _trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<nagaya.Export '{self.name}': {self.size} bytes at {self.address:#x}>"

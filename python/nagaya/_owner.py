@@ -15,17 +15,14 @@ import subprocess
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_int
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Optional, Union
+from typing import IO, Any, Optional, Union
 
 from . import _library
+from ._closing import Closing
 from ._errors import Error, error
 from ._library import ANY_ID, Deadline
 from ._memory import Memory
 from ._space import View
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Stream = Union[None, int, IO[Any]]
@@ -200,7 +197,7 @@ class _Streams:
             os.close(fd)
 
 
-class Space(View):
+class Space(Closing, View):
     """A partitioned virtual address space that this process makes and owns.
 
     ``with`` or :meth:`close` removes it. Tasks that still run then are killed: call :meth:`wait`
@@ -351,17 +348,6 @@ class Space(View):
         _library.destroy(pvd)
         for task in self.tasks:
             task.wait()
-
-    def __enter__(self) -> "Self":
-        return self
-
-    def __exit__(
-        self,
-        _kind: Optional[type[BaseException]],
-        _value: Optional[BaseException],
-        _trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<nagaya.Space {self._pvd} with {len(self._tasks)} tasks>"

@@ -48,6 +48,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _library
+from ._closing import Closing
 from ._errors import Error, InterruptedCallError, WouldBlockError, error
 from ._library import Binder, Deadline
 from ._memory import Memory, Pin, at
@@ -195,7 +196,7 @@ def _result(result: Optional[int]) -> int:
 Operation = Callable[[Job], Optional[int]]
 
 
-class Delegatee:
+class Delegatee(Closing):
     """The queue of this task, through which others call its operations. A task has one."""
 
     # The library calls operations from any serving thread, so they are never freed.
@@ -275,17 +276,6 @@ class Delegatee:
         except Error as failed:
             if failed.errno != errno.EBADF:
                 raise
-
-    def __enter__(self) -> "Self":
-        return self
-
-    def __exit__(
-        self,
-        _kind: Optional[type[BaseException]],
-        _value: Optional[BaseException],
-        _trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
 
 # ---- the requester ---------------------------------------------------------------------
