@@ -5,9 +5,9 @@
  *	protect grows|moves|forks
  *
  * grows: threads make reserved memory accessible part by part, and take it back. A use of
- * inaccessible memory raises SIGSEGV. moves: other nodes find the protection that threads set before.
- * forks: children do, too, while other threads go on. All let the heap grow and shrink. Prints
- * `right`, or the check that failed.
+ * inaccessible memory raises SIGSEGV. moves: other nodes find the protection that threads set
+ * before. forks: children do, too, while other threads go on. All let the heap grow and shrink.
+ * Prints `right`, or the check that failed.
  */
 #define _GNU_SOURCE
 #include "check.h"
