@@ -12,6 +12,7 @@
 //! | `lock` | a lock that survives the death of its holder |
 //! | `pieces` | a large message that two tasks copy at the same time |
 //! | `ticket` | the end of one request, on which one waiter sleeps |
+//! | `barrier` | a memory fence in every process at once |
 //! | `copy` | copies that are fast wherever the buffers lie |
 //! | `clock` | the time, which tests can simulate |
 //! | `inject` | errors of system calls, which tests inject |
@@ -30,6 +31,7 @@
 //! The protocols reach their memory through the traits in `word` only. So loom can model them
 //! (`tests/`, run by `make model`).
 
+pub mod barrier;
 pub mod clock;
 pub mod copy;
 pub mod doorbell;

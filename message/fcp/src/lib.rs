@@ -20,14 +20,13 @@
 //!
 //! Below lies VCL. `memory` is the memory of a window (`mapping` maps it), `window` the shared
 //! memory itself, and `header` the agreement of processes on its layout. `member` knows the members
-//! and which of them live. `hold` keeps a buffer its owner's; `barrier` makes that cheap. `ofd` has
+//! and which of them live. `hold` keeps a buffer its owner's. `ofd` has
 //! the kernel's locks that end with their holder, and `fork` detects a forked child. `lock` has
 //! test-and-set, and a lock that survives its holder. `error` has the errors.
 
 pub mod advance;
 mod allocate;
 pub mod arrived;
-mod barrier;
 pub mod bell;
 pub mod endpoint;
 pub mod error;

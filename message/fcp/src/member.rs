@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
+use sync::barrier;
 use sync::pieces::Exposed;
 use sync::wait::Backoff;
 
-use crate::barrier;
 use crate::error::WindowError;
 use crate::hold::{self, Peer, Phase, State};
 use crate::ofd;

@@ -23,7 +23,7 @@ pub const FLOORS: &[&[&str]] = &[
     &["pvas"],
     &["fcp"],
     &["fcp-classic", "pvm", "cluster", "delegate", "memop"],
-    &["dsm", "span", "xpmem", "ofi", "coll", "libtraffic", "libfcp", "libpvm3", "server"],
+    &["dsm", "span", "xpmem", "ofi", "coll", "shmem", "libtraffic", "libfcp", "libpvm3", "server"],
     &["libjia", "pvmd", "libgpvm3", "paths"],
     &["nagaya"],
     &["bench", "fuzz", "tests"],

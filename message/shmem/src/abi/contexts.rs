@@ -1,0 +1,35 @@
+//! Communication management.
+
+use std::ffi::{c_int, c_long};
+
+use crate::abi::export::export;
+use crate::context::{self, Handle};
+use crate::team::{self, Handle as TeamHandle};
+
+export!(["ctx_create"] (options: c_long, created: *mut Handle) -> c_int {
+    let team = team::world("shmem_ctx_create");
+    // SAFETY: the standard's contract: `created` is writable.
+    unsafe { *created = context::create(team, options) };
+    0
+});
+export!(["team_create_ctx"] (team: TeamHandle, options: c_long, created: *mut Handle) -> c_int {
+    let Some(team) = team::get("shmem_team_create_ctx", team) else { return -1 };
+    // SAFETY: the standard's contract: `created` is writable.
+    unsafe { *created = context::create(team, options) };
+    0
+});
+export!(["ctx_destroy"] (context: Handle) {
+    // SAFETY: the standard's contract.
+    unsafe { context::destroy("shmem_ctx_destroy", context) }
+});
+export!(["ctx_get_team"] (context: Handle, found: *mut TeamHandle) -> c_int {
+    let team = match context.addr() {
+        0 => return -1,
+        context::DEFAULT => std::ptr::without_provenance_mut(team::WORLD),
+        // SAFETY: the standard's contract: a context that lives.
+        _ => unsafe { team::handle((*context).team) },
+    };
+    // SAFETY: the standard's contract: `found` is writable.
+    unsafe { *found = team };
+    0
+});

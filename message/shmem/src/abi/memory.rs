@@ -1,0 +1,141 @@
+//! Memory management.
+//!
+//! Calls of these functions are collective, so that all heaps stay alike. Each PE tells its
+//! neighbour the result of an allocation, and compares that of the other one.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::ptr;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::abi::export::export;
+use crate::fatal::fatal;
+use crate::heap::{Heap, UNIT};
+use crate::job::{self, Job};
+use crate::rma;
+
+/// Number of collective allocations so far.
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// Largest alignment: that of the heap itself.
+const ALIGNMENT_MAX: usize = 2 << 20;
+
+fn locked(job: &Job) -> std::sync::MutexGuard<'_, Heap> {
+    job.allocator.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Meets all PEs after an allocation of `bytes` bytes. Ends the job if another PE called with
+/// other arguments, or got other memory.
+fn agree(f: &str, job: &Job, bytes: usize, offset: Option<usize>) {
+    let number = ALLOCATIONS.fetch_add(1, Relaxed) + 1;
+    let found = offset.map_or(0, |offset| (offset / UNIT) as u64 + 1);
+    // Both numbers of usual sizes fit, and different large ones differ nearly always.
+    let word = found << 32 ^ bytes as u64;
+    let at = (number % 2) as usize;
+    job.block().allocations[at].store(word, Release);
+    rma::quiet();
+    job.meet();
+    // The neighbour writes this word again only after the next meeting.
+    let next = &job.peers[(job.me + 1) % job.n].block;
+    let theirs = next.allocations[at].load(Acquire);
+    if theirs != word {
+        fatal!(
+            f,
+            "PE {} allocates other memory at this point: all PEs must call this function alike",
+            next.facts.0.pe
+        );
+    }
+}
+
+/// Allocates memory in all PEs. Null if there is none, or for no bytes.
+fn allocate(f: &str, bytes: usize, alignment: usize) -> *mut c_void {
+    let job = job::get(f);
+    if bytes == 0 {
+        return ptr::null_mut();
+    }
+    let offset = locked(job).allocate(bytes, alignment);
+    agree(f, job, bytes, offset);
+    match offset {
+        Some(offset) => ptr::with_exposed_provenance_mut(job.heap.start + offset),
+        None => ptr::null_mut(),
+    }
+}
+
+export!(["malloc"] (bytes: usize) -> *mut c_void { allocate("shmem_malloc", bytes, UNIT) });
+export!(["malloc_with_hints"] (bytes: usize, _hints: c_long) -> *mut c_void {
+    allocate("shmem_malloc_with_hints", bytes, UNIT)
+});
+export!(["align"] (alignment: usize, bytes: usize) -> *mut c_void {
+    let is_valid = alignment.is_power_of_two()
+        && alignment.is_multiple_of(size_of::<*mut c_void>())
+        && alignment <= ALIGNMENT_MAX;
+    if is_valid { allocate("shmem_align", bytes, alignment) } else { ptr::null_mut() }
+});
+export!(["calloc"] (n: usize, size: usize) -> *mut c_void {
+    let job = job::get("shmem_calloc");
+    let Some(bytes) = n.checked_mul(size).filter(|&bytes| bytes > 0) else {
+        return ptr::null_mut();
+    };
+    let offset = locked(job).allocate(bytes, UNIT);
+    let at = offset.map(|offset| ptr::with_exposed_provenance_mut::<u8>(job.heap.start + offset));
+    if let Some(at) = at {
+        // SAFETY: the object has `bytes` bytes, and no PE knows it yet.
+        unsafe { at.write_bytes(0, bytes) };
+    }
+    agree("shmem_calloc", job, bytes, offset);
+    at.map_or(ptr::null_mut(), |at| at.cast())
+});
+
+/// Returns the offset of an object in the heap.
+fn offset_of(f: &str, job: &Job, at: *const c_void) -> usize {
+    let offset = at.addr().wrapping_sub(job.heap.start);
+    if locked(job).size(offset).is_none() {
+        fatal!(f, "{at:p} is not the address of an object in the symmetric heap");
+    }
+    offset
+}
+
+export!(["free"] (at: *mut c_void) {
+    let job = job::get("shmem_free");
+    if at.is_null() {
+        return;
+    }
+    let offset = offset_of("shmem_free", job, at);
+    rma::quiet();
+    job.meet();
+    locked(job).free(offset);
+});
+export!(["realloc"] (at: *mut c_void, bytes: usize) -> *mut c_void {
+    let f = "shmem_realloc";
+    let job = job::get(f);
+    if at.is_null() {
+        return allocate(f, bytes, UNIT);
+    }
+    let offset = offset_of(f, job, at);
+    rma::quiet();
+    job.meet();
+    if bytes == 0 {
+        locked(job).free(offset);
+        return ptr::null_mut();
+    }
+    let before = locked(job).size(offset).unwrap_or(0);
+    let new = locked(job).allocate(bytes, UNIT);
+    if let Some(new) = new {
+        let to = ptr::with_exposed_provenance_mut::<u8>(job.heap.start + new);
+        // SAFETY: two objects of the heap, of at least these sizes, that do not overlap.
+        unsafe { ptr::copy_nonoverlapping(at.cast::<u8>(), to, before.min(bytes)) };
+        locked(job).free(offset);
+    }
+    agree(f, job, bytes, new);
+    new.map_or(ptr::null_mut(), |new| ptr::with_exposed_provenance_mut(job.heap.start + new))
+});
+
+export!(["addr_accessible"] (at: *const c_void, pe: c_int) -> c_int {
+    let job = job::get("shmem_addr_accessible");
+    let peer = usize::try_from(pe).ok().and_then(|pe| job.peers.get(pe));
+    peer.is_some_and(|peer| job.find(at.cast(), peer).is_some()).into()
+});
+export!(["pe_accessible"] (pe: c_int) -> c_int {
+    let job = job::get("shmem_pe_accessible");
+    usize::try_from(pe).is_ok_and(|pe| pe < job.n).into()
+});

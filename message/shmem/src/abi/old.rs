@@ -1,0 +1,44 @@
+//! Deprecated names, and operations on caches, which have no effect on coherent processors.
+
+use std::ffi::{c_int, c_void};
+
+use crate::abi::export::export;
+use crate::job;
+use crate::setup;
+
+/// Defines a function whose name has no prefix `shmem_`.
+macro_rules! plain {
+    ([$name:literal, $profiled:literal] ($($argument:ident: $type:ty),*) $(-> $result:ty)?
+        { $($body:tt)* }) => {
+        const _: () = {
+            #[unsafe(export_name = $name)]
+            extern "C" fn public($($argument: $type),*) $(-> $result)? { $($body)* }
+            #[unsafe(export_name = $profiled)]
+            extern "C" fn profiled($($argument: $type),*) $(-> $result)? { $($body)* }
+        };
+    };
+}
+
+plain!(["start_pes", "pstart_pes"] (_n: c_int) {
+    if !setup::state().0 {
+        setup::init("start_pes", 0);
+        // SAFETY: the handler is a function of this library, which stays loaded.
+        unsafe { libc::atexit(at_exit) };
+    }
+});
+plain!(["_my_pe", "_pmy_pe"] () -> c_int { job::get("_my_pe").me as c_int });
+plain!(["_num_pes", "_pnum_pes"] () -> c_int { job::get("_num_pes").n as c_int });
+
+/// Leaves the job, for programs of version 1.0, which do not call `shmem_finalize`.
+extern "C" fn at_exit() {
+    if setup::state() == (true, false) {
+        setup::finalize("exit");
+    }
+}
+
+export!(["set_cache_inv"] () {});
+export!(["set_cache_line_inv"] (_object: *mut c_void) {});
+export!(["clear_cache_inv"] () {});
+export!(["clear_cache_line_inv"] (_object: *mut c_void) {});
+export!(["udcflush"] () {});
+export!(["udcflush_line"] (_object: *mut c_void) {});

@@ -1,0 +1,214 @@
+//! The PEs of the job, and how this PE reaches their memory.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use control::hold::Hold;
+use control::{Identity, ThisTask};
+use sync::futex;
+
+use crate::block::{Block, ROUNDS_MAX};
+use crate::fatal::fatal;
+use crate::heap::Heap;
+use crate::setup::EXIT;
+use crate::symmetric::Range;
+use crate::wait;
+
+/// A PE, as this one reaches it.
+pub struct Peer {
+    /// Distance of its heap from the heap of this PE.
+    heap: usize,
+    /// Distance of its static data.
+    data: usize,
+    /// It has the same static data: it runs the same program.
+    has_data: bool,
+    /// Its control block.
+    pub block: &'static Block,
+    /// Its task, if it and this PE are tasks of a space.
+    pub task: Option<Identity>,
+    /// The process whose memory process_vm_writev(2) writes to reach it.
+    pub pid: libc::pid_t,
+}
+
+impl Peer {
+    /// Returns a peer, given this PE's ranges and their starts in the peer.
+    pub fn new(
+        ranges: [Range; 2],
+        starts: [usize; 2],
+        has_data: bool,
+        block: &'static Block,
+        task: Option<Identity>,
+        pid: libc::pid_t,
+    ) -> Self {
+        let [heap, data] = [0, 1].map(|n| starts[n].wrapping_sub(ranges[n].start));
+        Self { heap, data, has_data, block, task, pid }
+    }
+
+    /// Wakes the peer's waiting threads. The caller has changed its memory.
+    #[inline(always)]
+    pub fn wake(&self) {
+        self.block.doorbell.ring_unfenced();
+    }
+}
+
+/// This PE and all PEs of its job.
+pub struct Job {
+    /// The number of this PE.
+    pub me: usize,
+    /// Number of PEs.
+    pub n: usize,
+    /// The symmetric heap.
+    pub heap: Range,
+    /// The program's static data.
+    pub data: Range,
+    /// All PEs, by number.
+    pub peers: Box<[Peer]>,
+    /// The allocator of the heap.
+    pub allocator: Mutex<Heap>,
+    /// This process as a task. None in a job of one PE outside a space.
+    pub task: Option<ThisTask>,
+    /// Keeps the memory of the other PEs mapped.
+    pub holds: Vec<Hold>,
+    /// The level of thread support, as in `shmem_init_thread`.
+    pub thread_level: c_int,
+}
+
+/// The job, from `shmem_init` on.
+static JOB: AtomicPtr<Job> = AtomicPtr::new(ptr::null_mut());
+
+/// Sets the job of this process. It lives for ever: threads may use it at the end of the process.
+pub fn set(job: Job) -> &'static Job {
+    let job = Box::leak(Box::new(job));
+    JOB.store(job, Release);
+    job
+}
+
+/// Returns the job if the library has been initialised.
+#[inline(always)]
+pub fn try_get() -> Option<&'static Job> {
+    // SAFETY: null, or a job that is never freed (see `set`).
+    unsafe { JOB.load(Relaxed).as_ref() }
+}
+
+/// Returns the job. The program must have called `shmem_init` before `function`.
+#[inline(always)]
+pub fn get(function: &str) -> &'static Job {
+    match try_get() {
+        Some(job) => job,
+        None => uninitialised(function),
+    }
+}
+
+#[cold]
+fn uninitialised(function: &str) -> ! {
+    fatal!(function, "the program has not called shmem_init")
+}
+
+impl Job {
+    /// Returns a PE.
+    #[inline(always)]
+    pub fn peer(&self, function: &str, pe: c_int) -> &Peer {
+        match self.peers.get(pe as usize) {
+            Some(peer) => peer,
+            None => self.no_such_pe(function, pe),
+        }
+    }
+
+    #[cold]
+    fn no_such_pe(&self, function: &str, pe: c_int) -> ! {
+        fatal!(function, "PE {pe} does not exist; the job has {} PEs", self.n)
+    }
+
+    /// Returns the address in another PE of a symmetric object of `bytes` bytes.
+    #[inline(always)]
+    pub fn reach(&self, function: &str, address: *const u8, bytes: usize, peer: &Peer) -> *mut u8 {
+        let at = address.addr();
+        if self.heap.contains(at, bytes) {
+            return ptr::with_exposed_provenance_mut(at.wrapping_add(peer.heap));
+        }
+        if self.data.contains(at, bytes) && peer.has_data {
+            return ptr::with_exposed_provenance_mut(at.wrapping_add(peer.data));
+        }
+        self.not_symmetric(function, at, bytes, peer)
+    }
+
+    #[cold]
+    fn not_symmetric(&self, function: &str, at: usize, bytes: usize, peer: &Peer) -> ! {
+        let (pe, end) = (peer.block.facts.0.pe, at.wrapping_add(bytes));
+        if self.data.contains(at, bytes) {
+            fatal!(
+                function,
+                "the static object at {at:#x} is not symmetric: PE {pe} runs another program. Use \
+                 the symmetric heap"
+            )
+        }
+        if bytes > 0 && (self.heap.contains(at, 1) || self.data.contains(at, 1)) {
+            fatal!(function, "{bytes} bytes at {at:#x} go beyond the end of symmetric memory")
+        }
+        fatal!(
+            function,
+            "{at:#x}..{end:#x} is not symmetric: it is neither in the symmetric heap nor static \
+             data of the program"
+        )
+    }
+
+    /// Returns the address in another PE of an object, or none if it is not symmetric there.
+    pub fn find(&self, address: *const u8, peer: &Peer) -> Option<*mut u8> {
+        let at = address.addr();
+        let delta = match self.heap.contains(at, 1) {
+            true => peer.heap,
+            false if self.data.contains(at, 1) && peer.has_data => peer.data,
+            false => return None,
+        };
+        Some(ptr::with_exposed_provenance_mut(at.wrapping_add(delta)))
+    }
+
+    /// The control block of this PE.
+    #[inline(always)]
+    pub fn block(&self) -> &'static Block {
+        self.peers[self.me].block
+    }
+
+    /// Waits until all PEs have called this. In round r each PE notifies the one at a distance of
+    /// 2^r (dissemination barrier: Hensgen, Finkel, Manber, 1988). All notifications that a PE gets
+    /// have arrived when it leaves, so it may end then.
+    pub fn meet(&self) {
+        let count = self.block().arrivals[ROUNDS_MAX - 1].0.load(Relaxed) + 1;
+        self.block().arrivals[ROUNDS_MAX - 1].0.store(count, Relaxed);
+        let mut distance = 1;
+        let mut round = 0;
+        while distance < self.n {
+            let to = &self.peers[(self.me + distance) % self.n];
+            to.block.arrivals[round].0.store(count, SeqCst);
+            to.wake();
+            let here = &self.block().arrivals[round].0;
+            wait::until(self, || (here.load(Acquire) >= count).then_some(()));
+            (distance, round) = (distance * 2, round + 1);
+        }
+    }
+
+    /// Ends all other PEs with an exit status.
+    pub fn end_others(&self, status: c_int) {
+        for peer in self.peers.iter().filter(|it| it.block.facts.0.pe as usize != self.me) {
+            let word = &peer.block.exit.0;
+            word.store(EXIT | (status as u32 & 0xff), SeqCst);
+            futex::wake(word);
+        }
+    }
+
+    /// Ends the job with one line if a PE has ended without `shmem_finalize`.
+    #[cold]
+    pub fn check_peers(&self) {
+        let Some(this) = self.task else { return };
+        let has_died = |peer: &&Peer| {
+            let lives = peer.task.is_none_or(|task| this.control.is_living(task));
+            !lives && peer.block.finalized.0.load(Acquire) == 0
+        };
+        if let Some(peer) = self.peers.iter().find(has_died) {
+            fatal!("wait", "PE {} has ended without shmem_finalize", peer.block.facts.0.pe);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Put and get: copies between this PE's memory and symmetric objects of a PE.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::Ordering::{Release, SeqCst};
+use std::sync::atomic::{self};
+
+use crate::context::{self, Handle};
+use crate::fatal::fatal;
+use crate::job::{self, Job, Peer};
+
+/// Bytes from which on a copy is made by the loop that is the fastest on this processor for its
+/// size: the gate chooses it for process_vm_writev(2).
+const PLANNED_MIN: usize = 16 << 10;
+/// Most bytes of one such call.
+const PLANNED_MAX: usize = 1 << 30;
+
+/// Returns the job, the PE, and the address there of a symmetric object.
+#[inline(always)]
+pub fn reach(
+    function: &str,
+    context: Handle,
+    object: *const u8,
+    bytes: usize,
+    pe: c_int,
+) -> (&'static Job, &'static Peer, *mut u8) {
+    let job = job::get(function);
+    let peer = job.peer(function, context::pe(function, context, pe));
+    (job, peer, job.reach(function, object, bytes, peer))
+}
+
+/// Copies `bytes` bytes to a symmetric object of a PE.
+///
+/// # Safety
+/// `from` has `bytes` bytes, and by the standard's rules nobody else writes both.
+#[inline(always)]
+pub unsafe fn put(
+    function: &str,
+    context: Handle,
+    object: *mut u8,
+    from: *const u8,
+    bytes: usize,
+    pe: c_int,
+) {
+    if bytes == 0 {
+        return check(function, context, pe);
+    }
+    let (job, peer, to) = reach(function, context, object, bytes, pe);
+    // SAFETY: `reach` has checked the target; the caller guarantees the source.
+    unsafe { copy(function, job, peer, from, to, bytes, true) };
+    peer.wake();
+}
+
+/// Copies `bytes` bytes from a symmetric object of a PE.
+///
+/// # Safety
+/// `to` has `bytes` bytes, and by the standard's rules nobody else writes both.
+#[inline(always)]
+pub unsafe fn get(
+    function: &str,
+    context: Handle,
+    to: *mut u8,
+    object: *const u8,
+    bytes: usize,
+    pe: c_int,
+) {
+    if bytes == 0 {
+        return check(function, context, pe);
+    }
+    let (job, peer, from) = reach(function, context, object, bytes, pe);
+    // SAFETY: `reach` has checked the source; the caller guarantees the target.
+    unsafe { copy(function, job, peer, from, to, bytes, false) };
+}
+
+/// Orders all earlier puts and atomic operations of this PE before all later ones. The processor
+/// keeps the order of ordinary stores; the gate's copies end with a fence of their own.
+#[inline(always)]
+pub fn fence() {
+    atomic::fence(Release);
+}
+
+/// Completes all earlier puts and atomic operations of this PE: all PEs see them.
+#[inline(always)]
+pub fn quiet() {
+    atomic::fence(SeqCst);
+}
+
+/// Checks the PE of an operation without data.
+fn check(function: &str, context: Handle, pe: c_int) {
+    job::get(function).peer(function, context::pe(function, context, pe));
+}
+
+/// Copies between this PE's memory and a peer's. `is_put`: the peer's is the target.
+#[inline(always)]
+unsafe fn copy(
+    function: &str,
+    job: &Job,
+    peer: &Peer,
+    from: *const u8,
+    to: *mut u8,
+    bytes: usize,
+    is_put: bool,
+) {
+    if bytes >= PLANNED_MIN && job.task.is_some() {
+        // SAFETY: this function has the contract of the called one.
+        return unsafe { copy_planned(function, peer, from, to, bytes, is_put) };
+    }
+    // A program may name the same object as source and target.
+    // SAFETY: the callers guarantee both ranges.
+    unsafe { ptr::copy(from, to, bytes) };
+}
+
+/// Copies by process_vm_writev(2) or process_vm_readv(2), which the gate answers in a space.
+unsafe fn copy_planned(
+    function: &str,
+    peer: &Peer,
+    from: *const u8,
+    to: *mut u8,
+    bytes: usize,
+    is_put: bool,
+) {
+    let mut done = 0;
+    while done < bytes {
+        let iov_len = (bytes - done).min(PLANNED_MAX);
+        let from = libc::iovec { iov_base: from.wrapping_add(done).cast_mut().cast(), iov_len };
+        let to = libc::iovec { iov_base: to.wrapping_add(done).cast(), iov_len };
+        // SAFETY: the kernel, or the gate, checks all addresses. The callers guarantee that the
+        // ranges may be accessed.
+        let copied = unsafe {
+            match is_put {
+                true => libc::process_vm_writev(peer.pid, &from, 1, &to, 1, 0),
+                false => libc::process_vm_readv(peer.pid, &to, 1, &from, 1, 0),
+            }
+        };
+        match usize::try_from(copied) {
+            Ok(copied) if copied > 0 => done += copied,
+            _ => {
+                let error = std::io::Error::last_os_error();
+                fatal!(function, "cannot copy {bytes} bytes, PE {}: {error}", peer.block.facts.0.pe)
+            }
+        }
+    }
+}
+
+/// The layout of the elements of a strided operation.
+#[derive(Clone, Copy)]
+pub struct Strides {
+    /// Bytes of an element.
+    pub element: usize,
+    /// Elements from one to the next, in the target.
+    pub target: isize,
+    /// Elements from one to the next, in the source.
+    pub source: isize,
+    /// Number of elements.
+    pub n: usize,
+}
+
+impl Strides {
+    /// The bytes from the first element's begin to the last one's end.
+    fn span(&self, stride: isize) -> usize {
+        (self.n - 1) * stride.unsigned_abs() * self.element + self.element
+    }
+}
+
+/// Copies elements to a symmetric object of a PE.
+///
+/// # Safety
+/// That of [`put`], for each element.
+pub unsafe fn iput(
+    function: &str,
+    context: Handle,
+    object: *mut u8,
+    from: *const u8,
+    strides: Strides,
+    pe: c_int,
+) {
+    if strides.n == 0 {
+        return check(function, context, pe);
+    }
+    let (_, peer, to) = reach(function, context, object, strides.span(strides.target), pe);
+    // SAFETY: `reach` has checked the whole target; the caller guarantees the source.
+    unsafe { scatter(from, to, strides) };
+    peer.wake();
+}
+
+/// Copies elements from a symmetric object of a PE.
+///
+/// # Safety
+/// That of [`get`], for each element.
+pub unsafe fn iget(
+    function: &str,
+    context: Handle,
+    to: *mut u8,
+    object: *const u8,
+    strides: Strides,
+    pe: c_int,
+) {
+    if strides.n == 0 {
+        return check(function, context, pe);
+    }
+    let (_, _, from) = reach(function, context, object, strides.span(strides.source), pe);
+    // SAFETY: `reach` has checked the whole source; the caller guarantees the target.
+    unsafe { scatter(from, to, strides) };
+}
+
+/// Copies elements.
+unsafe fn scatter(from: *const u8, to: *mut u8, strides: Strides) {
+    let Strides { element, target, source, n } = strides;
+    for at in 0..n as isize {
+        let from = from.wrapping_offset(at * source * element as isize);
+        let to = to.wrapping_offset(at * target * element as isize);
+        // SAFETY: the callers guarantee all elements.
+        unsafe { ptr::copy(from, to, element) };
+    }
+}

@@ -1,0 +1,287 @@
+//! The begin and the end of the library: `shmem_init`, `shmem_finalize`, `shmem_global_exit`.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::time::{Duration, Instant};
+
+use control::hold::KEEP;
+use control::{ThisTask, export, this_task};
+use sync::futex;
+
+use crate::block::{Block, Facts, Region, VERSION};
+use crate::fatal::fatal;
+use crate::heap::Heap;
+use crate::identity::Identity;
+use crate::job::{self, Job, Peer};
+use crate::settings;
+use crate::symmetric::{self, Program, Range};
+
+/// `SHMEM_THREAD_MULTIPLE`.
+const THREAD_MULTIPLE: c_int = 3;
+/// Set in a control block's `exit` word if the PE is to end.
+pub const EXIT: u32 = 1 << 8;
+/// Time after which a PE that waits for the others to start says so.
+const LATE: Duration = Duration::from_secs(10);
+/// Sleep between two searches for PEs that have not started.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Longest time for the exit handlers of a PE that another one ends.
+const EXIT_MAX: Duration = Duration::from_secs(2);
+/// Stack of the thread that waits for such a request. Exit handlers run on it.
+const STACK_BYTES: usize = 1 << 20;
+
+/// Number of calls of `shmem_init` without `shmem_finalize`.
+static INITS: AtomicU32 = AtomicU32::new(0);
+
+/// Initialises the library. Returns the provided level of thread support.
+pub fn init(function: &'static str, level: c_int) -> c_int {
+    if !(0..=THREAD_MULTIPLE).contains(&level) {
+        fatal!(function, "{level} is no level of thread support");
+    }
+    if INITS.fetch_add(1, SeqCst) > 0 {
+        return job::get(function).thread_level;
+    }
+    if job::try_get().is_some() {
+        fatal!(function, "the program has called shmem_finalize before");
+    }
+    let job = match join(level) {
+        Ok(job) => job::set(job),
+        Err(line) => fatal!(function, "{line}"),
+    };
+    job.meet();
+    settings::show(job);
+    level
+}
+
+/// Meets the other PEs and returns the job. The error is one line.
+fn join(thread_level: c_int) -> Result<Job, String> {
+    let identity = Identity::new()?;
+    let task = this_task();
+    if identity.n > 1 && task.is_none() {
+        return Err("this process is not a task of a space: start the program by `oshrun`, or by \
+                    `nagaya exec` behind the launcher"
+            .to_owned());
+    }
+    let bytes = settings::symmetric_size()?;
+    let heap = symmetric::map_heap(Heap::room(bytes));
+    let heap = heap.ok_or_else(|| {
+        format!("no room for a symmetric heap of {bytes} bytes: set SHMEM_SYMMETRIC_SIZE lower")
+    })?;
+    let Program { data, number } = Program::this();
+    let block = Block::allocate().ok_or("no memory for the control block")?;
+    sync::barrier::register();
+    block.facts.0 = Facts {
+        pe: identity.me as u32,
+        pes: identity.n as u32,
+        heap: Region { start: heap.start as u64, bytes: heap.bytes as u64 },
+        data: Region {
+            start: task.map_or(0, |task| task.for_others(data.start as u64)),
+            bytes: data.bytes as u64,
+        },
+        program: number,
+    };
+    let block: &'static Block = block;
+    serve_exit(block)?;
+    let mut job = Job {
+        me: identity.me,
+        n: identity.n,
+        heap,
+        data,
+        peers: Box::new([]),
+        allocator: Mutex::new(Heap::new(bytes)),
+        task,
+        holds: Vec::new(),
+        thread_level,
+    };
+    job.peers = match task {
+        Some(task) => meet(&mut job, &identity, task, block)?,
+        None => Box::new([this_peer(&job, block)]),
+    };
+    Ok(job)
+}
+
+/// Returns this PE as one of its peers.
+fn this_peer(job: &Job, block: &'static Block) -> Peer {
+    let ranges = [job.heap, job.data];
+    let starts = ranges.map(|range| range.start);
+    // SAFETY: getpid reads no memory.
+    let pid = unsafe { libc::getpid() };
+    Peer::new(ranges, starts, true, block, None, pid)
+}
+
+/// Returns the name under which a PE of this job exports memory.
+fn name(identity: &Identity, what: &str) -> String {
+    format!("nagaya-shmem {VERSION} {what} {:016x}", identity.job)
+}
+
+/// Exports this PE's memory, and finds that of all others.
+fn meet(
+    job: &mut Job,
+    identity: &Identity,
+    task: ThisTask,
+    block: &'static Block,
+) -> Result<Box<[Peer]>, String> {
+    let facts = block.facts.0;
+    let at = ptr::from_ref(block).addr() as u64;
+    let memory = [
+        ("heap", facts.heap.start, facts.heap.bytes),
+        ("data", facts.data.start, facts.data.bytes),
+        // The last one, since peers look for it.
+        ("block", at, size_of::<Block>() as u64),
+    ];
+    for (what, start, bytes) in memory {
+        let name = name(identity, what);
+        let exported = export::export(&task.control, task.id, name.as_bytes(), start, bytes);
+        exported.map_err(|error| format!("cannot export memory: {error}"))?;
+    }
+    let mut peers: Vec<Option<Peer>> = Vec::new();
+    peers.resize_with(job.n, || None);
+    peers[job.me] = Some(this_peer(job, block));
+    let (begin, mut is_late) = (Instant::now(), false);
+    loop {
+        let event = task.control.event().load(Acquire);
+        find(job, identity, task, &mut peers)?;
+        let missing = peers.iter().filter(|peer| peer.is_none()).count();
+        if missing == 0 {
+            return Ok(peers.into_iter().flatten().collect());
+        }
+        if !is_late && begin.elapsed() > LATE {
+            is_late = true;
+            proc::error_line!(
+                "nagaya-shmem: PE {}: shmem_init waits for {missing} of {} PEs, which have not \
+                 called it or are in another space",
+                job.me,
+                job.n
+            );
+        }
+        futex::sleep(task.control.event(), event, Some(Instant::now() + NAP));
+    }
+}
+
+/// Adds the peers that have exported their memory since the last search.
+fn find(
+    job: &mut Job,
+    identity: &Identity,
+    task: ThisTask,
+    peers: &mut [Option<Peer>],
+) -> Result<(), String> {
+    let names = ["block", "heap", "data"].map(|what| name(identity, what));
+    for id in (0..task.control.tasks_high()).filter(|&id| id != task.id) {
+        let is_known = |peer: &Peer| peer.task.is_some_and(|task| task.id == id);
+        if peers.iter().flatten().any(is_known) {
+            continue;
+        }
+        let Some(whom) = task.control.identity(id) else { continue };
+        let import = |name: &String| {
+            let found = export::import(&task.control, id, name.as_bytes(), Some(Duration::ZERO));
+            let (start, bytes) = found.ok()?;
+            task.open_exported(id, start, bytes);
+            Some(start)
+        };
+        let [Some(at), Some(heap), Some(data)] = names.each_ref().map(import) else { continue };
+        if let Ok(hold) = task.hold(whom, KEEP) {
+            job.holds.push(hold);
+        }
+        // SAFETY: the task has exported the address of its control block, which it never frees.
+        let block: &'static Block = unsafe { &*ptr::with_exposed_provenance(at as usize) };
+        let Facts { pe, pes, program, heap: region, .. } = block.facts.0;
+        if pes as usize != job.n || pe as usize >= job.n {
+            return Err(format!("task {id} is PE {pe} of {pes}, and this one of {}", job.n));
+        }
+        if region.bytes != job.heap.bytes as u64 {
+            return Err(format!(
+                "PE {pe} has another size of the symmetric heap: set SHMEM_SYMMETRIC_SIZE alike"
+            ));
+        }
+        let is_here = task.control.domain_of(id) == task.control.domain_of(task.id);
+        let pid = match is_here {
+            // SAFETY: getpid reads no memory.
+            true => unsafe { libc::getpid() },
+            false => task.control.slot(id).pid.load(Acquire) as libc::pid_t,
+        };
+        let ranges: [Range; 2] = [job.heap, job.data];
+        let starts = [heap as usize, data as usize];
+        let has_data = program == Program::this().number;
+        let peer = Peer::new(ranges, starts, has_data, block, Some(whom), pid);
+        peers[pe as usize] = Some(peer);
+    }
+    Ok(())
+}
+
+/// Starts the thread that ends this process when another PE requests that. The program may compute
+/// without calls of this library, and its output must not be lost: so neither a poll nor a signal
+/// handler will do.
+fn serve_exit(block: &'static Block) -> Result<(), String> {
+    let serve = move || {
+        let word = &block.exit.0;
+        let request = loop {
+            match word.load(Acquire) {
+                0 => futex::sleep(word, 0, None),
+                request => break request,
+            }
+        };
+        exit((request & 0xff) as c_int)
+    };
+    // The program's signals are for its own threads.
+    let thread = blocked(|| {
+        let builder = std::thread::Builder::new().name("nagaya-shmem".to_owned());
+        builder.stack_size(STACK_BYTES).spawn(serve)
+    });
+    thread.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+/// Ends this process with its exit handlers, so that its output is complete. They do not meet the
+/// other PEs.
+pub fn exit(status: c_int) -> ! {
+    INITS.store(0, SeqCst);
+    // An exit handler, or a thread that holds a stream's lock, may wait for ever.
+    let end = move || {
+        std::thread::sleep(EXIT_MAX);
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(status) };
+    };
+    let _ = std::thread::Builder::new().spawn(end);
+    // SAFETY: ends this process.
+    unsafe { libc::exit(status) }
+}
+
+/// Calls a function while all signals are blocked.
+fn blocked<T>(call: impl FnOnce() -> T) -> T {
+    // SAFETY: two local sets of signals.
+    unsafe {
+        let [mut all, mut before]: [libc::sigset_t; 2] = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
+        let result = call();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+        result
+    }
+}
+
+/// Leaves the job, if this is the last call for as many of `shmem_init`.
+pub fn finalize(function: &'static str) {
+    let job = job::get(function);
+    let before = INITS.fetch_update(SeqCst, SeqCst, |inits| inits.checked_sub(1));
+    if before == Ok(1) {
+        crate::rma::quiet();
+        job.meet();
+        job.block().finalized.0.store(1, SeqCst);
+    }
+}
+
+/// Ends all PEs of the job with an exit status.
+pub fn global_exit(function: &'static str, status: c_int) -> ! {
+    let job = job::get(function);
+    job.end_others(status);
+    job.block().finalized.0.store(1, SeqCst);
+    exit(status)
+}
+
+/// Returns whether the library is initialised, and whether it has been finalised.
+pub fn state() -> (bool, bool) {
+    let is_initialised = job::try_get().is_some();
+    (is_initialised, is_initialised && INITS.load(SeqCst) == 0)
+}

@@ -1,0 +1,54 @@
+//! Waiting for a change in this PE's memory.
+//!
+//! A waiter polls as the wait policy decides, then sleeps on the doorbell of its control block. A
+//! PE that writes into another one's memory loads the doorbell's flag after the write, and wakes
+//! the sleepers if it is set. It needs no fence for that: the waiter makes one in all processes at
+//! once (membarrier) before it sleeps.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use sync::wait::{DOUBT, WaitPolicy};
+
+use crate::job::Job;
+
+thread_local! {
+    /// The policy of this thread, while it does not wait.
+    static POLICY: Cell<WaitPolicy> = Cell::default();
+}
+
+/// Sleep of a waiter if the kernel refuses membarrier: no wake-up is certain then.
+const NAP: Duration = Duration::from_micros(100);
+
+/// Waits until `found` returns a value.
+#[inline]
+pub fn until<T>(job: &Job, mut found: impl FnMut() -> Option<T>) -> T {
+    match found() {
+        Some(value) => value,
+        None => until_long(job, &mut found),
+    }
+}
+
+#[cold]
+fn until_long<T>(job: &Job, found: &mut dyn FnMut() -> Option<T>) -> T {
+    let mut policy = POLICY.take();
+    let doorbell = &job.block().doorbell;
+    let value = loop {
+        if let Some(value) = policy.poll(&mut *found) {
+            break value;
+        }
+        match doorbell.about_to_sleep_unfenced() {
+            Some(rings) => {
+                if let Some(value) = found() {
+                    policy.found();
+                    break value;
+                }
+                doorbell.sleep(rings, DOUBT);
+            }
+            None => std::thread::sleep(NAP),
+        }
+        job.check_peers();
+    };
+    POLICY.set(policy);
+    value
+}
