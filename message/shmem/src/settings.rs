@@ -1,5 +1,7 @@
 //! The environment variables of the standard, and the names that older programs use.
 
+use std::sync::OnceLock;
+
 use crate::job::Job;
 
 /// Bytes of the symmetric heap if the user gives no size.
@@ -42,6 +44,12 @@ fn is_set(name: &str) -> bool {
     variable(name).is_some_and(|(_, value)| value != "0")
 }
 
+/// Returns whether the user asks for reports on standard error.
+pub fn is_debug() -> bool {
+    static IS_DEBUG: OnceLock<bool> = OnceLock::new();
+    *IS_DEBUG.get_or_init(|| is_set("DEBUG"))
+}
+
 /// Prints the version and the variables in PE 0, if the user asks for them.
 pub fn show(job: &Job) {
     if job.me != 0 {
@@ -56,13 +64,14 @@ pub fn show(job: &Job) {
             format!("SHMEM_SYMMETRIC_SIZE={bytes}: bytes of the symmetric heap of each PE"),
             "SHMEM_INFO: prints this".to_owned(),
             "SHMEM_VERSION: prints the version".to_owned(),
-            "SHMEM_DEBUG: reports how the PEs reach each other".to_owned(),
+            "SHMEM_DEBUG: reports how the PEs reach each other, and allocations without room"
+                .to_owned(),
         ];
         for line in lines {
             proc::error_line!("nagaya-shmem: {line}");
         }
     }
-    if is_set("DEBUG") {
+    if is_debug() {
         let spaces = if job.task.is_some() { "tasks of one space" } else { "one process" };
         proc::error_line!("nagaya-shmem: {} PEs: {spaces}", job.n);
     }

@@ -13,7 +13,7 @@ use crate::abi::export::export;
 use crate::fatal::fatal;
 use crate::heap::{Heap, UNIT};
 use crate::job::{self, Job};
-use crate::rma;
+use crate::{rma, settings};
 
 /// Number of collective allocations so far.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -22,6 +22,22 @@ const ALIGNMENT_MAX: usize = 2 << 20;
 
 fn locked(job: &Job) -> std::sync::MutexGuard<'_, Heap> {
     job.allocator.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the offset of a new object. None if there is no room, which SHMEM_DEBUG reports.
+fn take(f: &str, job: &Job, bytes: usize, alignment: usize) -> Option<usize> {
+    let mut heap = locked(job);
+    let offset = heap.allocate(bytes, alignment);
+    if offset.is_none() && settings::is_debug() {
+        proc::error_line!(
+            "nagaya-shmem: PE {}: {f}: no room for {bytes} bytes: {} of {} are in use \
+             (SHMEM_SYMMETRIC_SIZE)",
+            job.me,
+            heap.used(),
+            heap.limit()
+        );
+    }
+    offset
 }
 
 /// Meets all PEs after an allocation of `bytes` bytes. Ends the job if another PE called with
@@ -53,7 +69,7 @@ fn allocate(f: &str, bytes: usize, alignment: usize) -> *mut c_void {
     if bytes == 0 {
         return ptr::null_mut();
     }
-    let offset = locked(job).allocate(bytes, alignment);
+    let offset = take(f, job, bytes, alignment);
     agree(f, job, bytes, offset);
     match offset {
         Some(offset) => ptr::with_exposed_provenance_mut(job.heap.start + offset),
@@ -76,7 +92,7 @@ export!(["calloc"] (n: usize, size: usize) -> *mut c_void {
     let Some(bytes) = n.checked_mul(size).filter(|&bytes| bytes > 0) else {
         return ptr::null_mut();
     };
-    let offset = locked(job).allocate(bytes, UNIT);
+    let offset = take("shmem_calloc", job, bytes, UNIT);
     let at = offset.map(|offset| ptr::with_exposed_provenance_mut::<u8>(job.heap.start + offset));
     if let Some(at) = at {
         // SAFETY: the object has `bytes` bytes, and no PE knows it yet.
@@ -119,7 +135,7 @@ export!(["realloc"] (at: *mut c_void, bytes: usize) -> *mut c_void {
         return ptr::null_mut();
     }
     let before = locked(job).size(offset).unwrap_or(0);
-    let new = locked(job).allocate(bytes, UNIT);
+    let new = take(f, job, bytes, UNIT);
     if let Some(new) = new {
         let to = ptr::with_exposed_provenance_mut::<u8>(job.heap.start + new);
         // SAFETY: two objects of the heap, of at least these sizes, that do not overlap.
