@@ -4,7 +4,7 @@
 //! so that a busy machine disturbs both alike. Each topic is a file: [`pingpong`] (with
 //! [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`], [`syscall`], [`pagetables`],
 //! [`memop`], [`net`], [`fcp`], [`ofi`], [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`],
-//! [`ainori`], [`late`], [`kernels`], [`apps`], [`job`]. [`modes`] verifies that the peers transfer
+//! [`ainori`], [`late`], [`shmem`], [`kernels`], [`apps`], [`job`]. [`modes`] verifies that the peers transfer
 //! messages as their settings say. [`compare`] prints two sets of results beside each other.
 //! The C programs in `programs/` measure. This program compiles them, runs them alternately, and
 //! reports. `README.md` explains the results.
@@ -43,6 +43,7 @@ mod pvm;
 mod ranks;
 mod results;
 mod settings;
+mod shmem;
 mod sizes;
 mod span;
 mod spawn;
@@ -124,6 +125,8 @@ enum Topic {
     Ainori(ainori::Options),
     /// Sends to a rank that has posted the receive, but computes
     Late(late::Options),
+    /// Single operations of OpenSHMEM, beside other libraries and the limits of the machine
+    Shmem(shmem::Options),
     /// Programs that spend much of their time in messages, with each MPI's defaults
     Kernels(kernels::Options),
     /// Applications with and without Nagaya
@@ -204,6 +207,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Span(options) => span::run(adjusted!(options), nagaya, out),
         Topic::Ainori(options) => ainori::run(adjusted!(options), nagaya, out),
         Topic::Late(options) => late::run(adjusted!(options), nagaya, out),
+        Topic::Shmem(options) => shmem::run(adjusted!(options), nagaya, out),
         Topic::Kernels(options) => kernels::run(adjusted!(options), nagaya, out),
         Topic::Job(options) => job::run(adjusted!(options), nagaya, out),
         Topic::Apps(options) => apps::run(adjusted!(options), nagaya, out),
@@ -234,6 +238,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("span", Topic::Span(span::Options::full())),
         ("ainori", Topic::Ainori(ainori::Options::full())),
         ("late", Topic::Late(late::Options::full())),
+        ("shmem", Topic::Shmem(shmem::Options::full())),
         ("kernels", Topic::Kernels(kernels::Options::full())),
         ("apps", Topic::Apps(apps::Options::full())),
         ("pingpong", Topic::Pingpong(pingpong::Options::full())),

@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 61] = [
+const SOURCES: [(&str, &str); 62] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("cores.h", include_str!("../programs/cores.h")),
@@ -64,6 +64,7 @@ const SOURCES: [(&str, &str); 61] = [
     ("matrix.c", include_str!("../programs/matrix.c")),
     ("spawn.c", include_str!("../programs/spawn.c")),
     ("forks.c", include_str!("../programs/forks.c")),
+    ("shmem.c", include_str!("../programs/shmem.c")),
     ("syscall.c", include_str!("../programs/syscall.c")),
     ("times.h", include_str!("../programs/times.h")),
     ("pagetables_tasks.c", include_str!("../programs/pagetables_tasks.c")),
@@ -172,6 +173,47 @@ pub fn compile_with_libfabric(name: &str, out: &Path) -> Result<PathBuf, Failure
         return Err(Failure::new("rdma/fabric.h: not installed; apt-get install libfabric-dev"));
     }
     compile_with(&c_compiler()?, name, name, out, &["-lfabric", "-lm"].map(str::to_string))
+}
+
+/// Compiles `name`.c and links it with Nagaya's OpenSHMEM library. Its header has a directory of
+/// its own, since those of other libraries have the same name.
+pub fn compile_with_shmem(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
+    let headers = [
+        ("nagaya_shmem_generic.h", include_str!("../../include/nagaya_shmem_generic.h")),
+        ("nagaya_shmem_overloads.h", include_str!("../../include/nagaya_shmem_overloads.h")),
+        ("pshmem.h", include_str!("../../include/pshmem.h")),
+        ("shmem.h", include_str!("../../include/shmem.h")),
+        ("shmemx.h", include_str!("../../include/shmemx.h")),
+    ];
+    let include = out.join("shmem-include");
+    let written = fs::create_dir_all(&include).and_then(|()| {
+        headers.iter().try_for_each(|(name, text)| fs::write(include.join(name), text))
+    });
+    written.map_err(|error| {
+        Failure::new(format!("{}: cannot be written: {error}", include.display()))
+    })?;
+    let links = [
+        ("libnagaya_shmem.so", "libnagaya-shmem.so"),
+        ("libnagaya_shmem.so", "libnagaya-shmem.so.0"),
+    ];
+    let place = linked(nagaya, &links, out, "shmem")?;
+    let flags = [
+        format!("-I{}", include.display()),
+        format!("-L{}", place.display()),
+        "-lnagaya-shmem".to_owned(),
+        format!("-Wl,-rpath,{}", place.display()),
+    ];
+    compile_with(&c_compiler()?, name, name, out, &flags)
+}
+
+/// Compiles `name`.c with a compiler driver, as `program`.
+pub fn compile_by(
+    name: &str,
+    program: &str,
+    compiler: &Path,
+    out: &Path,
+) -> Result<PathBuf, Failure> {
+    compile_with(compiler, name, program, out, &[])
 }
 
 /// Returns a directory for LD_LIBRARY_PATH with Nagaya's libraries for PVM.
