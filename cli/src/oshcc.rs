@@ -87,7 +87,7 @@ impl Files {
         Self::beside(bin).ok_or_else(|| {
             Failure::ours(
                 "libnagaya-shmem.so and shmem.h are neither in ../lib/nagaya/shmem nor in shmem \
-                 beside nagaya; run `make install`",
+                 beside nagaya; install Nagaya's development files",
             )
         })
     }
