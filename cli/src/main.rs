@@ -19,6 +19,8 @@ mod limits;
 mod maps;
 mod messages;
 mod mpi;
+mod oshcc;
+mod oshrun;
 mod program;
 mod progress;
 mod ps;
@@ -79,6 +81,10 @@ enum Command {
     Dsm(dsm::Options),
     /// Run one program with threads on several machines, in one memory
     Span(span::Options),
+    /// Compile and link an OpenSHMEM program
+    Oshcc(oshcc::Options),
+    /// Start the PEs of an OpenSHMEM program
+    Oshrun(oshrun::Options),
     /// Print a completion script for a shell
     Completions(completions::Options),
     /// Print the help of nagaya or of a command
@@ -107,13 +113,17 @@ impl Help {
 }
 
 /// Returns the command line. The name `pvmd3` or `pvmd` stands for `nagaya pvmd`, and the name
-/// `pvm` for a console that prints as stock PVM's does.
+/// `pvm` for a console that prints as stock PVM's does. The names `oshcc`, `oshc++` and `oshrun`
+/// stand for commands of OpenSHMEM; a compiler has options of the same names as ours.
 fn command_line() -> Vec<OsString> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let name = words.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     let meaning: &[&str] = match name.to_str() {
         Some("pvmd3" | "pvmd") => &["nagaya", "pvmd"],
         Some("pvm") => &["nagaya", "pvm", "--echo"],
+        Some("oshcc") => &["nagaya", "oshcc", "--"],
+        Some("oshc++" | "oshcxx" | "oshCC") => &["nagaya", "oshcc", "--c++", "--"],
+        Some("oshrun") => &["nagaya", "oshrun"],
         _ => return words,
     };
     words.splice(..1, meaning.iter().map(OsString::from));
@@ -180,6 +190,8 @@ unsafe extern "C" fn main(_argc: c_int, argv: *const *const c_char) -> c_int {
         Command::Sim(options) => sim::sim(&options),
         Command::Dsm(options) => dsm::dsm(&options),
         Command::Span(options) => span::span(&options),
+        Command::Oshcc(options) => oshcc::oshcc(&options),
+        Command::Oshrun(options) => oshrun::oshrun(&options),
         Command::Completions(options) => completions::completions(&options, Arguments::command()),
         Command::Help(_) => unreachable!("parse() prints help"),
         Command::Server(options) => server::server(options),

@@ -134,10 +134,10 @@ fn the_manual_lists_every_command() {
     }
 }
 
-/// The string literals in a source that are names of variables of Nagaya or PVM.
+/// The string literals in a source that are names of variables of Nagaya, PVM or OpenSHMEM.
 fn variables(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for prefix in ["NAGAYA_", "PVAS_", "JIA_", "PVM"] {
+    for prefix in ["NAGAYA_", "PVAS_", "JIA_", "PVM", "SHMEM_"] {
         for (at, _) in text.match_indices(&format!("\"{prefix}")) {
             let rest = &text[at + 1..];
             let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use crate::sources::{files, root, text};
 
 /// Headers whose calls belong to another project's interface, with the pages that describe them.
-/// PVM's calls have pages in PVM's own documentation, MPI's and UCX's in theirs.
-const FOREIGN: &[&str] = &["include/pvm3/"];
+/// PVM's calls have pages in PVM's own documentation, MPI's and UCX's in theirs. OpenSHMEM's calls
+/// are in its specification.
+const FOREIGN: &[&str] =
+    &["include/pvm3/", "include/shmem", "include/nagaya_shmem", "include/pshmem", "include/mpp/"];
 
 /// Returns the text of a header without comments and preprocessor lines.
 fn code(header: &str) -> String {
