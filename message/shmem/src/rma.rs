@@ -136,7 +136,7 @@ unsafe fn copy_planned(
             Ok(copied) if copied > 0 => done += copied,
             _ => {
                 let error = std::io::Error::last_os_error();
-                fatal!(function, "cannot copy {bytes} bytes, PE {}: {error}", peer.block.facts.0.pe)
+                fatal!(function, "cannot copy {bytes} bytes, PE {}: {error}", peer.pe)
             }
         }
     }

@@ -109,7 +109,7 @@ fn this_peer(job: &Job, block: &'static Block) -> Peer {
     let starts = ranges.map(|range| range.start);
     // SAFETY: getpid reads no memory.
     let pid = unsafe { libc::getpid() };
-    Peer::new(ranges, starts, true, block, None, pid)
+    Peer::new(job.me, ranges, starts, true, block, None, pid)
 }
 
 /// Returns the name under which a PE of this job exports memory.
@@ -205,8 +205,9 @@ fn find(
         let ranges: [Range; 2] = [job.heap, job.data];
         let starts = [heap as usize, data as usize];
         let has_data = program == Program::this().number;
-        let peer = Peer::new(ranges, starts, has_data, block, Some(whom), pid);
-        peers[pe as usize] = Some(peer);
+        let pe = pe as usize;
+        let peer = Peer::new(pe, ranges, starts, has_data, block, Some(whom), pid);
+        peers[pe] = Some(peer);
     }
     Ok(())
 }
