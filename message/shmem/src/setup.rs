@@ -12,6 +12,7 @@ use control::{ThisTask, export, this_task};
 use sync::futex;
 
 use crate::block::{Block, Facts, Region, VERSION};
+use crate::collectives::{area, nodes};
 use crate::fatal::fatal;
 use crate::heap::Heap;
 use crate::identity::Identity;
@@ -51,6 +52,7 @@ pub fn init(function: &'static str, level: c_int) -> c_int {
         Ok(job) => job::set(job),
         Err(line) => fatal!(function, "{line}"),
     };
+    nodes::announce(function, job);
     job.meet();
     settings::show(job);
     level
@@ -66,7 +68,7 @@ fn join(thread_level: c_int) -> Result<Job, String> {
             .to_owned());
     }
     let bytes = settings::symmetric_size()?;
-    let heap = symmetric::map_heap(Heap::room(bytes));
+    let heap = symmetric::map_heap(Heap::room(bytes) + area::bytes(identity.n));
     let heap = heap.ok_or_else(|| {
         format!("no room for a symmetric heap of {bytes} bytes: set SHMEM_SYMMETRIC_SIZE lower")
     })?;
