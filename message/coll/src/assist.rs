@@ -29,9 +29,9 @@ use sync::pieces::{BYTES_MAX, BYTES_MIN, Exposed};
 use sync::wait::{DOUBT, WaitPolicy, wake};
 
 use crate::library::die;
-use crate::outbox::VERSION;
 use crate::speeds::Speeds;
 use crate::wait::ticks;
+use outbox::outbox::VERSION;
 
 /// A sender waits, and nobody has invited it. Other values of the word: 0 if no sender waits, else
 /// the inviting task's ID in the upper half, and the tag of its message, which is not 0, below a

@@ -1,9 +1,10 @@
 //! `MPI_Allgather` and `MPI_Alltoall`.
 
+use outbox::outbox::{DATA_MAX, Location, Published};
+use outbox::spread::copy;
+
 use crate::buffer::{Elements, Failed};
 use crate::mpi::Mpi;
-use crate::outbox::{DATA_MAX, Location, Published};
-use crate::spread::copy;
 use crate::team::Team;
 
 /// The part of each rank's input that this rank receives.

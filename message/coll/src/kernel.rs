@@ -3,14 +3,14 @@
 
 use std::ffi::c_int;
 
+use outbox::kernel::{self, Loop};
+use outbox::number::{self, Operation};
+use outbox::spread::copy;
+
 use crate::abi::{Handle, SUCCESS};
 use crate::buffer::{Failed, contiguous_size};
 use crate::mpi::Mpi;
-use crate::spread::copy;
 use crate::types::{Function, Number, Operator};
-
-/// `to[i] = left[i] op right[i]` for a number of elements. `to` may be `right`.
-type Loop = unsafe fn(*mut u8, *const u8, *const u8, usize);
 
 /// The loop that combines elements of one type by one operator.
 #[derive(Clone, Copy)]
@@ -79,111 +79,21 @@ impl Kernel {
     }
 }
 
-/// Computes `to[i] = combine(left[i], right[i])` for `count` elements.
-///
-/// # Safety
-/// The contract of [`Kernel::combine`], for elements of type `T`, which need not be aligned.
-#[inline(always)]
-unsafe fn each<T: Copy>(
-    to: *mut u8,
-    left: *const u8,
-    right: *const u8,
-    count: usize,
-    combine: impl Fn(T, T) -> T,
-) {
-    let (to, left, right) = (to.cast::<T>(), left.cast::<T>(), right.cast::<T>());
-    // SAFETY: all three have `count` elements. If `to` is `right`, each element is read before it
-    // is written.
-    unsafe {
-        for i in 0..count {
-            let value = combine(left.add(i).read_unaligned(), right.add(i).read_unaligned());
-            to.add(i).write_unaligned(value);
-        }
-    }
-}
-
-macro_rules! loops {
-    ($($name:ident: $combine:expr;)*) => {
-        $(
-            /// # Safety
-            /// The contract of [`each`].
-            unsafe fn $name<T: Numeric>(
-                to: *mut u8,
-                left: *const u8,
-                right: *const u8,
-                count: usize,
-            ) {
-                /// # Safety
-                /// The contract of [`each`], and the processor has AVX2.
-                #[cfg(target_arch = "x86_64")]
-                #[target_feature(enable = "avx2")]
-                unsafe fn wide<T: Numeric>(
-                    to: *mut u8,
-                    left: *const u8,
-                    right: *const u8,
-                    count: usize,
-                ) {
-                    // SAFETY: this function has the contract of `each`.
-                    unsafe { each::<T>(to, left, right, count, $combine) }
-                }
-                #[cfg(target_arch = "x86_64")]
-                if count >= WIDE_MIN && std::arch::is_x86_feature_detected!("avx2") {
-                    // SAFETY: this function has the contract of `each`, and the processor has AVX2.
-                    return unsafe { wide::<T>(to, left, right, count) };
-                }
-                // SAFETY: this function has the contract of `each`.
-                unsafe { each::<T>(to, left, right, count, $combine) }
-            }
-        )*
-    };
-}
-
-/// Number of elements from which on AVX2 is worth the check for it.
-const WIDE_MIN: usize = 64;
-
-/// A number that this library reduces.
-trait Numeric: Copy + PartialOrd {
-    fn sum(self, other: Self) -> Self;
-    fn product(self, other: Self) -> Self;
-}
-
-macro_rules! numeric {
-    ($($integer:ty),*; $($real:ty),*) => {
-        $(impl Numeric for $integer {
-            fn sum(self, other: Self) -> Self { self.wrapping_add(other) }
-            fn product(self, other: Self) -> Self { self.wrapping_mul(other) }
-        })*
-        $(impl Numeric for $real {
-            fn sum(self, other: Self) -> Self { self + other }
-            fn product(self, other: Self) -> Self { self * other }
-        })*
-    };
-}
-numeric!(i32, i64, u32, u64; f32, f64);
-
-loops! {
-    sum: T::sum;
-    product: T::product;
-    largest: |a, b| if a > b { a } else { b };
-    least: |a, b| if a < b { a } else { b };
-}
-
 fn own_loop(operator: Operator, number: Number) -> Option<Loop> {
-    fn of<T: Numeric>(operator: Operator) -> Option<Loop> {
-        match operator {
-            Operator::Sum => Some(sum::<T>),
-            Operator::Prod => Some(product::<T>),
-            Operator::Max => Some(largest::<T>),
-            Operator::Min => Some(least::<T>),
-            _ => None,
-        }
-    }
-    match number {
-        Number::I32 => of::<i32>(operator),
-        Number::I64 => of::<i64>(operator),
-        Number::U32 => of::<u32>(operator),
-        Number::U64 => of::<u64>(operator),
-        Number::F32 => of::<f32>(operator),
-        Number::F64 => of::<f64>(operator),
-    }
+    let operation = match operator {
+        Operator::Sum => Operation::Sum,
+        Operator::Prod => Operation::Product,
+        Operator::Max => Operation::Max,
+        Operator::Min => Operation::Min,
+        _ => return None,
+    };
+    let number = match number {
+        Number::I32 => number::Kind::I32,
+        Number::I64 => number::Kind::I64,
+        Number::U32 => number::Kind::U32,
+        Number::U64 => number::Kind::U64,
+        Number::F32 => number::Kind::F32,
+        Number::F64 => number::Kind::F64,
+    };
+    kernel::find(operation, number)
 }

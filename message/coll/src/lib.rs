@@ -8,7 +8,8 @@
 //!
 //! A communicator whose ranks are all tasks of one space has a team from its first operation on.
 //! Each rank of a team has an outbox in its own memory. It publishes data there that the other
-//! ranks read. Steps of operations are numbered, so one word of a rank tells its progress.
+//! ranks read. Steps of operations are numbered, so one word of a rank tells its progress (see the
+//! crate `outbox`, which OpenSHMEM uses, too).
 //!
 //! | module | topic |
 //! |---|---|
@@ -16,7 +17,7 @@
 //! | `counts` | 64-bit counts for an MPI without them |
 //! | `elf`, `visibility` | which names a program sees |
 //! | `registry` | the ranks of the space that have this library |
-//! | `outbox`, `wait`, `team` | publication of data, waiting, the ranks of a communicator |
+//! | `pool`, `wait`, `team` | outboxes, waiting, the ranks of a communicator |
 //! | `buffer`, `kernel` | data as contiguous bytes, loops of reductions |
 //! | `spread`, `reduce`, `exchange` | the operations |
 //! | `messages` | calls that send, and wait for the end of it |
@@ -38,7 +39,7 @@ mod late;
 mod library;
 mod messages;
 mod mpi;
-mod outbox;
+mod pool;
 mod reduce;
 mod registry;
 mod speeds;

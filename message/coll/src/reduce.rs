@@ -5,17 +5,14 @@
 
 use std::ops::Range;
 
+use outbox::outbox::{DATA_MAX, Location, Published};
+use outbox::slices::{pieces, slice};
+use outbox::spread::copy;
+
 use crate::buffer::Failed;
 use crate::kernel::Kernel;
 use crate::mpi::Mpi;
-use crate::outbox::{DATA_MAX, Location, Published};
-use crate::spread::copy;
 use crate::team::Team;
-
-/// Bytes that are combined at once. They stay in the cache meanwhile.
-const PIECE: usize = 16 << 10;
-/// Slices begin at multiples of this number of bytes.
-const LINE: usize = 64;
 
 /// The ranks that receive the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,10 +108,8 @@ impl Team {
                 }
             })
             .collect();
-        let slice = slice(count, kernel.size, self.rank, self.ranks);
         let mut done = Ok(());
-        for first in slice.clone().step_by((PIECE / kernel.size).max(1)) {
-            let piece = first..slice.end.min(first + (PIECE / kernel.size).max(1));
+        for piece in pieces(slice(count, kernel.size, self.rank, self.ranks), kernel.size) {
             done = done.and(self.reduce_piece(mpi, kernel, &locations, piece, receivers));
         }
         self.finish_all();
@@ -168,12 +163,4 @@ impl Team {
         }
         Ok(())
     }
-}
-
-/// Returns the elements that a rank combines: an equal share, in whole cache lines if the size of
-/// an element allows it.
-fn slice(count: usize, size: usize, rank: usize, ranks: usize) -> Range<usize> {
-    let whole = (LINE / size).max(1);
-    let each = count.div_ceil(ranks).next_multiple_of(whole);
-    (rank * each).min(count)..((rank + 1) * each).min(count)
 }

@@ -16,7 +16,7 @@ use rustix::net::sockopt::socket_peercred;
 
 use crate::abi::{Handle, SUCCESS};
 use crate::mpi::Mpi;
-use crate::outbox::VERSION;
+use outbox::outbox::VERSION;
 
 /// The variables in which launchers pass a process its rank.
 const RANK_VARIABLES: [&str; 3] = ["PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"];

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
+use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -16,13 +17,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use control::Identity;
 use control::hold::{Hold, KEEP};
 use control::{ThisTask, this_task};
-use sync::wait::WaitPolicy;
+use outbox::group::Group;
+use outbox::outbox::Outbox;
 
 use crate::abi::{Handle, SUCCESS};
 use crate::mpi::{Mpi, mpi};
-use crate::outbox::{self, Location, Outbox, Published, SLOTS};
+use crate::pool;
 use crate::registry;
-use crate::wait;
+use crate::wait::{self, Waiter};
 
 /// Most ranks of a team: a task can hold as many others at once.
 const RANKS_MAX: usize = 128;
@@ -39,18 +41,7 @@ enum Mode {
 pub struct Team {
     /// The communicator's handle.
     pub comm: Handle,
-    /// The rank of this task.
-    pub rank: usize,
-    /// Number of ranks.
-    pub ranks: usize,
-    outboxes: Box<[&'static Outbox]>,
-    /// There are more tasks than processors: ranks meet at rank 0, so that each wakes once.
-    is_crowded: bool,
-    /// The last step begun.
-    number: u64,
-    /// The step up to which all ranks are known to be done.
-    all_done: u64,
-    policy: WaitPolicy,
+    group: Group<Waiter>,
     /// Memory for intermediate results.
     pub scratch: Vec<u8>,
     /// Keeps the memory of the other ranks mapped.
@@ -229,7 +220,7 @@ impl Team {
         }
         // Every registered rank gets to this line.
         let (tasks, task) = (registry::tasks(mpi, comm, ranks)?, this_task()?);
-        let outbox = outbox::take();
+        let outbox = pool::take();
         let own = Announcement::of(&task, outbox).unwrap_or_default();
         let mut all = vec![Announcement::default(); ranks];
         let (size, byte) = (size_of::<Announcement>() as c_int, mpi.types.byte);
@@ -241,7 +232,7 @@ impl Team {
             one.outbox != 0 && one.id == *task && one.domain == domain
         };
         if done != SUCCESS || !all.iter().zip(&tasks).all(is_member) {
-            outbox::give(outbox, 0);
+            pool::give(outbox, 0);
             return None;
         }
         // All ranks have the same result so far. A rank may fail to hold a task that just ended.
@@ -255,7 +246,7 @@ impl Team {
         let done =
             unsafe { (mpi.short.allreduce)(from, to, 1, mpi.types.int, mpi.types.min, comm) };
         let Some(holds) = held.filter(|_| done == SUCCESS && all_hold == 1) else {
-            outbox::give(outbox, 0);
+            pool::give(outbox, 0);
             return None;
         };
         wait::prepare(mpi);
@@ -265,172 +256,32 @@ impl Team {
             // this rank leaves it. The hold keeps the rank's memory mapped.
             unsafe { &*outbox }
         });
+        let is_crowded = all.iter().any(|one| one.is_crowded != 0);
         Some(Self {
             comm,
-            rank,
-            ranks,
-            outboxes: outboxes.collect(),
-            is_crowded: all.iter().any(|one| one.is_crowded != 0),
-            number: 0,
-            all_done: 0,
-            policy: WaitPolicy::default(),
+            group: Group::new(rank, outboxes.collect(), is_crowded, Waiter::default()),
             scratch: Vec::new(),
             _holds: holds,
         })
     }
+}
 
-    /// Returns the other ranks, from the next on, so that not all ranks read the same one at once.
-    pub fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let (rank, ranks) = (self.rank, self.ranks);
-        (1..ranks).map(move |step| (rank + step) % ranks)
+impl Deref for Team {
+    type Target = Group<Waiter>;
+
+    fn deref(&self) -> &Group<Waiter> {
+        &self.group
     }
+}
 
-    /// Begins a step. Returns its number.
-    #[inline]
-    pub fn step(&mut self) -> u64 {
-        self.number += 1;
-        self.number
-    }
-
-    /// Waits until all ranks are done with the data in the slot of step `number`.
-    #[inline]
-    fn make_room(&mut self, number: u64) {
-        if number > self.all_done + SLOTS {
-            self.wait_done(number - SLOTS);
-        }
-        debug_assert!(number <= self.all_done + SLOTS, "a rank still reads the slot of {number}");
-    }
-
-    /// Publishes data in this step.
-    ///
-    /// # Safety
-    /// `length` bytes at `data` are readable, and at most [`DATA_MAX`](crate::outbox::DATA_MAX).
-    #[inline]
-    pub unsafe fn publish_data(&mut self, number: u64, data: *const u8, length: usize) {
-        self.make_room(number);
-        // SAFETY: all ranks are done with the slot, and this function has the contract of the
-        // called one otherwise.
-        unsafe { self.outboxes[self.rank].publish_data(number, data, length) };
-    }
-
-    /// Publishes the location of data in this step.
-    #[inline]
-    pub fn publish_location(&mut self, number: u64, place: Location) {
-        self.make_room(number);
-        // SAFETY: all ranks are done with the slot.
-        unsafe { self.outboxes[self.rank].publish_location(number, place) };
-    }
-
-    /// Publishes the arrival in this step, without data.
-    #[inline]
-    pub fn publish_nothing(&mut self, number: u64) {
-        // SAFETY: no byte is read.
-        unsafe { self.publish_data(number, ptr::null(), 0) };
-    }
-
-    /// Waits until a rank has published this step. Returns its data.
-    #[inline]
-    pub fn await_published(&mut self, rank: usize, number: u64) -> Published {
-        let outbox = self.outboxes[rank];
-        let ready = |outbox: &Outbox| outbox.has_published(number);
-        wait::wait(outbox, &mut self.policy, self.is_crowded, ready);
-        outbox.published(number)
-    }
-
-    /// Returns a rank's data of this step, which all ranks have published.
-    #[inline]
-    pub fn published(&self, rank: usize, number: u64) -> Published {
-        self.outboxes[rank].published(number)
-    }
-
-    /// Returns the outbox of a rank.
-    pub fn outbox(&self, rank: usize) -> &'static Outbox {
-        self.outboxes[rank]
-    }
-
-    /// Returns true if each task has a processor. Two ranks then copy faster than one.
-    pub fn has_processors(&self) -> bool {
-        !self.is_crowded
-    }
-
-    /// Waits until `ready` returns true. The rank rings its doorbell after each change.
-    pub fn await_rank(&mut self, rank: usize, ready: impl Fn() -> bool) {
-        wait::wait(self.outboxes[rank], &mut self.policy, self.is_crowded, |_| ready());
-    }
-
-    /// Waits until all ranks have published this step.
-    #[inline]
-    pub fn meet(&mut self, number: u64) {
-        self.await_all(move |outbox| outbox.has_published(number));
-        // A rank that publishes a step is done with the steps before.
-        self.all_done = self.all_done.max(number - 1);
-    }
-
-    /// Waits until `ready` returns true for all other ranks.
-    ///
-    /// With more tasks than processors, rank 0 waits for all ranks and then publishes a step, so
-    /// that a sleeping rank wakes once. A rank that is awake also looks at all others itself: each
-    /// rank then runs once for each operation. If all waited for rank 0, the others would run twice
-    /// whenever rank 0 is not the last.
-    #[inline]
-    fn await_all(&mut self, ready: impl Fn(&Outbox) -> bool + Copy) {
-        if !self.is_crowded {
-            for other in self.others() {
-                wait::wait(self.outboxes[other], &mut self.policy, false, ready);
-            }
-            return;
-        }
-        let go = self.step();
-        if self.rank == 0 {
-            for other in self.others() {
-                wait::wait(self.outboxes[other], &mut self.policy, true, ready);
-            }
-            return self.publish_nothing(go);
-        }
-        let (rank, ranks, outboxes) = (self.rank, self.ranks, &self.outboxes);
-        let next = Cell::new(1);
-        let is_over = |first: &Outbox| {
-            while next.get() < ranks && ready(outboxes[(rank + next.get()) % ranks]) {
-                next.set(next.get() + 1);
-            }
-            next.get() == ranks || first.has_published(go)
-        };
-        wait::wait(outboxes[0], &mut self.policy, true, is_over);
-    }
-
-    /// Reports that this rank is done with all data so far. Each operation ends with this call.
-    #[inline]
-    pub fn finish(&mut self) {
-        self.outboxes[self.rank].set_done(self.number);
-    }
-
-    /// Does the same, and waits until no rank reads this rank's data any more.
-    #[inline]
-    pub fn finish_all(&mut self) {
-        self.finish();
-        let number = self.number;
-        self.await_all(move |outbox| outbox.done() >= number);
-        self.all_done = self.all_done.max(number);
-    }
-
-    /// Waits until all ranks are done with a step.
-    pub fn wait_done(&mut self, number: u64) {
-        let mut least = u64::MAX;
-        for other in self.others() {
-            let outbox = self.outboxes[other];
-            let is_done = |outbox: &Outbox| outbox.done() >= number;
-            wait::wait(outbox, &mut self.policy, self.is_crowded, is_done);
-            least = least.min(outbox.done());
-        }
-        self.all_done = least;
+impl DerefMut for Team {
+    fn deref_mut(&mut self) -> &mut Group<Waiter> {
+        &mut self.group
     }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
-        for other in self.others() {
-            self.outboxes[other].leave();
-        }
-        outbox::give(self.outboxes[self.rank], self.ranks as u32 - 1);
+        pool::give(self.group.leave(), self.ranks as u32 - 1);
     }
 }

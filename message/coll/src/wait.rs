@@ -13,14 +13,16 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
 
+use outbox::group::Wait;
+use outbox::outbox::Outbox;
+use sync::doorbell::Doorbell;
 use sync::wait::{self, Naps, WaitPolicy, wake};
 
 use crate::abi::{Handle, SUCCESS};
 use crate::mpi::{Mpi, mpi};
-use crate::outbox::Outbox;
 
 /// Time to poll while the MPI receives, if each rank has a processor, in wake-ups: as long as a
 /// waiter spins.
@@ -42,17 +44,30 @@ const NAP_MAX: Duration = Duration::from_millis(1);
 /// time-stamp counter: some 10 µs. Calls then take a few percent of the time at most.
 const PROGRESS_TICKS: u64 = 1 << 15;
 
-/// Waits until `ready` returns true for the outbox of a rank.
-#[inline]
-pub fn wait(
-    outbox: &Outbox,
-    policy: &mut WaitPolicy,
-    is_crowded: bool,
-    ready: impl Fn(&Outbox) -> bool,
-) {
-    if policy.poll(|| ready(outbox).then_some(())).is_none() {
-        wait_long(outbox, is_crowded, ready);
-        policy.found();
+/// Waits as this module describes it.
+#[derive(Default)]
+pub struct Waiter {
+    policy: WaitPolicy,
+}
+
+impl Wait for Waiter {
+    #[inline]
+    fn publish(word: &AtomicU64, number: u64, doorbell: &Doorbell) {
+        // An exchange, since the doorbell needs a full fence.
+        word.swap(number, AcqRel);
+        doorbell.ring();
+    }
+
+    fn ring(doorbell: &Doorbell) {
+        doorbell.ring();
+    }
+
+    #[inline]
+    fn wait(&mut self, outbox: &Outbox, is_crowded: bool, ready: impl Fn(&Outbox) -> bool) {
+        if self.policy.poll(|| ready(outbox).then_some(())).is_none() {
+            wait_long(outbox, is_crowded, ready);
+            self.policy.found();
+        }
     }
 }
 

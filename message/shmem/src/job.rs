@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use control::hold::Hold;
 use control::{Identity, ThisTask};
@@ -19,23 +19,29 @@ use crate::wait;
 
 /// A PE, as this one reaches it.
 pub struct Peer {
-    /// Distance of its heap from the heap of this PE.
+    /// Distance of its heap from the heap of this PE; [`FAR`] if it is on another node.
     heap: usize,
     /// Distance of its static data.
     data: usize,
     /// It has the same static data: it runs the same program.
     has_data: bool,
-    /// Its control block.
+    /// Its control block. For a PE of another node, an empty one that nobody uses.
     pub block: &'static Block,
+    /// Its number.
+    pub pe: usize,
     /// Its task, if it and this PE are tasks of a space.
     pub task: Option<Identity>,
     /// The process whose memory process_vm_writev(2) writes to reach it.
     pub pid: libc::pid_t,
 }
 
+/// No distance between two heaps, which are aligned to pages.
+const FAR: usize = usize::MAX;
+
 impl Peer {
-    /// Returns a peer, given this PE's ranges and their starts in the peer.
+    /// Returns a PE of this node, given this PE's ranges and their starts in the peer.
     pub fn new(
+        pe: usize,
         ranges: [Range; 2],
         starts: [usize; 2],
         has_data: bool,
@@ -44,7 +50,13 @@ impl Peer {
         pid: libc::pid_t,
     ) -> Self {
         let [heap, data] = [0, 1].map(|n| starts[n].wrapping_sub(ranges[n].start));
-        Self { heap, data, has_data, block, task, pid }
+        Self { heap, data, has_data, block, pe, task, pid }
+    }
+
+    /// Returns true if the PE is on another node.
+    #[inline(always)]
+    pub fn is_far(&self) -> bool {
+        self.heap == FAR
     }
 
     /// Wakes the peer's waiting threads. The caller has changed its memory.
@@ -137,7 +149,7 @@ impl Job {
 
     #[cold]
     fn not_symmetric(&self, function: &str, at: usize, bytes: usize, peer: &Peer) -> ! {
-        let (pe, end) = (peer.block.facts.0.pe, at.wrapping_add(bytes));
+        let (pe, end) = (peer.pe, at.wrapping_add(bytes));
         if self.data.contains(at, bytes) {
             fatal!(
                 function,
@@ -172,6 +184,17 @@ impl Job {
         self.peers[self.me].block
     }
 
+    /// Stores a value in a word of a PE's control block, and wakes the PE. `word` is that of this
+    /// PE's block. Stores and operations on the same PE take effect in the order of the calls.
+    pub fn notify(&self, peer: &Peer, word: &AtomicU64, value: u64) {
+        let offset = ptr::from_ref(word).addr() - ptr::from_ref(self.block()).addr();
+        assert!(offset < size_of::<Block>(), "a word of this PE's block");
+        let at = ptr::from_ref(peer.block).wrapping_byte_add(offset).cast::<AtomicU64>();
+        // SAFETY: the word lies in the peer's block, which has the layout of this PE's.
+        unsafe { &*at }.store(value, SeqCst);
+        peer.wake();
+    }
+
     /// Waits until all PEs have called this. In round r each PE notifies the one at a distance of
     /// 2^r (dissemination barrier: Hensgen, Finkel, Manber, 1988). All notifications that a PE gets
     /// have arrived when it leaves, so it may end then.
@@ -182,8 +205,7 @@ impl Job {
         let mut round = 0;
         while distance < self.n {
             let to = &self.peers[(self.me + distance) % self.n];
-            to.block.arrivals[round].0.store(count, SeqCst);
-            to.wake();
+            self.notify(to, &self.block().arrivals[round].0, count);
             let here = &self.block().arrivals[round].0;
             wait::until(self, || (here.load(Acquire) >= count).then_some(()));
             (distance, round) = (distance * 2, round + 1);
@@ -192,7 +214,7 @@ impl Job {
 
     /// Ends all other PEs with an exit status.
     pub fn end_others(&self, status: c_int) {
-        for peer in self.peers.iter().filter(|it| it.block.facts.0.pe as usize != self.me) {
+        for peer in self.peers.iter().filter(|it| it.pe != self.me) {
             let word = &peer.block.exit.0;
             word.store(EXIT | (status as u32 & 0xff), SeqCst);
             futex::wake(word);
@@ -208,7 +230,7 @@ impl Job {
             !lives && peer.block.finalized.0.load(Acquire) == 0
         };
         if let Some(peer) = self.peers.iter().find(has_died) {
-            fatal!("wait", "PE {} has ended without shmem_finalize", peer.block.facts.0.pe);
+            fatal!("wait", "PE {} has ended without shmem_finalize", peer.pe);
         }
     }
 }

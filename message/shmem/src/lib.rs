@@ -19,6 +19,7 @@
 //! | `wait` | waiting for a change in this PE's memory |
 //! | `context` | contexts of communication |
 //! | `team` | teams of PEs |
+//! | `collectives` | collective operations of teams |
 //! | `lock` | distributed locks |
 //! | `settings` | environment variables |
 //! | `fatal` | errors, which end the job with one line |
@@ -26,6 +27,7 @@
 mod abi;
 mod atomic;
 mod block;
+mod collectives;
 mod context;
 mod fatal;
 mod heap;

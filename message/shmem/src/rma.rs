@@ -136,7 +136,7 @@ unsafe fn copy_planned(
             Ok(copied) if copied > 0 => done += copied,
             _ => {
                 let error = std::io::Error::last_os_error();
-                fatal!(function, "cannot copy {bytes} bytes, PE {}: {error}", peer.block.facts.0.pe)
+                fatal!(function, "cannot copy {bytes} bytes, PE {}: {error}", peer.pe)
             }
         }
     }
@@ -204,7 +204,10 @@ pub unsafe fn iget(
 }
 
 /// Copies elements.
-unsafe fn scatter(from: *const u8, to: *mut u8, strides: Strides) {
+///
+/// # Safety
+/// All elements of both exist.
+pub unsafe fn scatter(from: *const u8, to: *mut u8, strides: Strides) {
     let Strides { element, target, source, n } = strides;
     for at in 0..n as isize {
         let from = from.wrapping_offset(at * source * element as isize);

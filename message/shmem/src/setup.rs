@@ -12,6 +12,7 @@ use control::{ThisTask, export, this_task};
 use sync::futex;
 
 use crate::block::{Block, Facts, Region, VERSION};
+use crate::collectives::{area, nodes};
 use crate::fatal::fatal;
 use crate::heap::Heap;
 use crate::identity::Identity;
@@ -51,6 +52,7 @@ pub fn init(function: &'static str, level: c_int) -> c_int {
         Ok(job) => job::set(job),
         Err(line) => fatal!(function, "{line}"),
     };
+    nodes::announce(function, job);
     job.meet();
     settings::show(job);
     level
@@ -66,7 +68,7 @@ fn join(thread_level: c_int) -> Result<Job, String> {
             .to_owned());
     }
     let bytes = settings::symmetric_size()?;
-    let heap = symmetric::map_heap(Heap::room(bytes));
+    let heap = symmetric::map_heap(Heap::room(bytes) + area::bytes(identity.n));
     let heap = heap.ok_or_else(|| {
         format!("no room for a symmetric heap of {bytes} bytes: set SHMEM_SYMMETRIC_SIZE lower")
     })?;
@@ -109,7 +111,7 @@ fn this_peer(job: &Job, block: &'static Block) -> Peer {
     let starts = ranges.map(|range| range.start);
     // SAFETY: getpid reads no memory.
     let pid = unsafe { libc::getpid() };
-    Peer::new(ranges, starts, true, block, None, pid)
+    Peer::new(job.me, ranges, starts, true, block, None, pid)
 }
 
 /// Returns the name under which a PE of this job exports memory.
@@ -205,8 +207,9 @@ fn find(
         let ranges: [Range; 2] = [job.heap, job.data];
         let starts = [heap as usize, data as usize];
         let has_data = program == Program::this().number;
-        let peer = Peer::new(ranges, starts, has_data, block, Some(whom), pid);
-        peers[pe as usize] = Some(peer);
+        let pe = pe as usize;
+        let peer = Peer::new(pe, ranges, starts, has_data, block, Some(whom), pid);
+        peers[pe] = Some(peer);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use sync::doorbell::Doorbell;
 use sync::wait::{DOUBT, WaitPolicy};
 
 use crate::job::Job;
@@ -32,23 +33,36 @@ pub fn until<T>(job: &Job, mut found: impl FnMut() -> Option<T>) -> T {
 #[cold]
 fn until_long<T>(job: &Job, found: &mut dyn FnMut() -> Option<T>) -> T {
     let mut policy = POLICY.take();
-    let doorbell = &job.block().doorbell;
-    let value = loop {
-        if let Some(value) = policy.poll(&mut *found) {
-            break value;
-        }
+    let value = match policy.poll(&mut *found) {
+        Some(value) => value,
+        None => sleep(job, &job.block().doorbell, &mut policy, found),
+    };
+    POLICY.set(policy);
+    value
+}
+
+/// Waits until `found` returns a value, after a poll in vain. Writers ring this doorbell.
+#[cold]
+pub fn sleep<T>(
+    job: &Job,
+    doorbell: &Doorbell,
+    policy: &mut WaitPolicy,
+    found: &mut dyn FnMut() -> Option<T>,
+) -> T {
+    loop {
         match doorbell.about_to_sleep_unfenced() {
             Some(rings) => {
                 if let Some(value) = found() {
                     policy.found();
-                    break value;
+                    return value;
                 }
                 doorbell.sleep(rings, DOUBT);
             }
             None => std::thread::sleep(NAP),
         }
         job.check_peers();
-    };
-    POLICY.set(policy);
-    value
+        if let Some(value) = policy.poll(&mut *found) {
+            return value;
+        }
+    }
 }

@@ -18,7 +18,7 @@ pub const FLOORS: &[&[&str]] = &[
         "traffic",
         "settings",
     ],
-    &["gate", "pager", "net", "sim"],
+    &["gate", "pager", "net", "sim", "outbox"],
     &["loader", "control", "launch", "node"],
     &["pvas"],
     &["fcp"],

@@ -1,13 +1,13 @@
 //! Memory management.
 //!
-//! Calls of these functions are collective, so that all heaps stay alike. Each PE tells its
-//! neighbour the result of an allocation, and compares that of the other one.
+//! Calls of these functions are collective, so that all heaps stay alike. Each PE tells the next
+//! one the result of an allocation, and compares that of the one before.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::abi::export::export;
 use crate::fatal::fatal;
@@ -48,17 +48,18 @@ fn agree(f: &str, job: &Job, bytes: usize, offset: Option<usize>) {
     // Both numbers of usual sizes fit, and different large ones differ nearly always.
     let word = found << 32 ^ bytes as u64;
     let at = (number % 2) as usize;
-    job.block().allocations[at].store(word, Release);
+    let next = &job.peers[(job.me + 1) % job.n];
+    let before = (job.me + job.n - 1) % job.n;
+    // It arrives before the next PE leaves the meeting, since this PE also notifies it of that.
+    job.notify(next, &job.block().allocations[at], word);
     rma::quiet();
     job.meet();
-    // The neighbour writes this word again only after the next meeting.
-    let next = &job.peers[(job.me + 1) % job.n].block;
-    let theirs = next.allocations[at].load(Acquire);
+    // The PE before writes this word again only after the next meeting.
+    let theirs = job.block().allocations[at].load(Acquire);
     if theirs != word {
         fatal!(
             f,
-            "PE {} allocates other memory at this point: all PEs must call this function alike",
-            next.facts.0.pe
+            "PE {before} allocates other memory at this point: all PEs must call this function alike"
         );
     }
 }

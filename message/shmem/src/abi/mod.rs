@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `setup` | library setup, exit, query; threads |
 //! | `memory` | memory management |
+//! | `teams` | team management |
 //! | `contexts` | communication management |
 //! | `rma` | remote memory access, blocking and not |
 //! | `atomics` | atomic memory operations, blocking and not |
 //! | `long_double` | put and get of one `long double` |
 //! | `signals` | signalling operations |
+//! | `collectives`, `sets` | collective routines: of teams, of active sets |
 //! | `sync` | point-to-point synchronization |
 //! | `order` | memory ordering |
 //! | `locks` | distributed locks |
@@ -17,6 +19,7 @@
 //! | `export`, `types` | the macros that define all these functions |
 
 mod atomics;
+mod collectives;
 mod contexts;
 mod export;
 mod locks;
@@ -25,7 +28,9 @@ mod memory;
 mod old;
 mod order;
 mod rma;
+mod sets;
 mod setup;
 mod signals;
 mod sync;
+mod teams;
 mod types;

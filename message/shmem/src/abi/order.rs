@@ -20,13 +20,3 @@ export!(["ctx_quiet"] (_context: Handle) {
     job::get("shmem_ctx_quiet");
     rma::quiet();
 });
-export!(["barrier_all"] () {
-    let job = job::get("shmem_barrier_all");
-    rma::quiet();
-    job.meet();
-});
-export!(["sync_all"] () {
-    let job = job::get("shmem_sync_all");
-    rma::quiet();
-    job.meet();
-});

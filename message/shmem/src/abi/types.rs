@@ -52,6 +52,26 @@ macro_rules! bitwise_types {
     };
 }
 
+/// The types of bitwise reductions.
+macro_rules! bit_types {
+    ($call:ident) => {
+        $call!(uchar u8);
+        $call!(ushort u16);
+        $call!(uint u32);
+        $call!(ulong u64);
+        $call!(ulonglong u64);
+        $call!(int8 i8);
+        $call!(int16 i16);
+        $call!(int32 i32);
+        $call!(int64 i64);
+        $call!(uint8 u8);
+        $call!(uint16 u16);
+        $call!(uint32 u32);
+        $call!(uint64 u64);
+        $call!(size u64);
+    };
+}
+
 /// The types of put and get that are passed by value. (For `long double`
 /// see `abi::long_double`.)
 macro_rules! value_types {
@@ -101,4 +121,6 @@ macro_rules! rma_sizes {
     };
 }
 
-pub(crate) use {amo_types, bitwise_types, rma_sizes, rma_types, sync_types, value_types};
+pub(crate) use {
+    amo_types, bit_types, bitwise_types, rma_sizes, rma_types, sync_types, value_types,
+};

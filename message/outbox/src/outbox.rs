@@ -5,17 +5,18 @@
 //! ranks are done with step n. So a reader polls one word, in the same cache line as small data,
 //! and a rank may be several steps ahead.
 //!
-//! Outboxes are never freed, since other ranks may still read them. An outbox is reused when all
-//! ranks have left it.
+//! The memory of an outbox is never freed, since other ranks may still read it. An outbox is reused
+//! when all ranks have left it.
 
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::Mutex;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use sync::doorbell::Doorbell;
 use sync::pieces::{Pieces, Shares};
+
+use crate::group::Wait;
 
 /// The version of the outbox's layout and protocol, which all ranks must share.
 pub const VERSION: u64 = 2;
@@ -74,6 +75,34 @@ pub enum Published {
     Location(Location),
 }
 
+impl Published {
+    /// Returns the size of the data in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Data(_, bytes) => *bytes,
+            Self::Location(location) => location.bytes,
+        }
+    }
+
+    /// Returns the address of the data, in the slot or in the rank's memory.
+    #[inline(always)]
+    pub fn data(&self) -> *const u8 {
+        match self {
+            Self::Data(data, _) => *data,
+            Self::Location(location) => location.from,
+        }
+    }
+
+    /// Returns the first 8 bytes of the data in a slot; 0 if there are less.
+    pub fn word(&self) -> u64 {
+        match self {
+            // SAFETY: the slot has at least as many bytes.
+            Self::Data(data, 8..) => unsafe { data.cast::<u64>().read_unaligned() },
+            _ => 0,
+        }
+    }
+}
+
 /// An outbox, in its rank's memory. Only that rank writes the slots and `done`.
 #[repr(C)]
 pub struct Outbox {
@@ -101,14 +130,12 @@ impl Outbox {
     /// # Safety
     /// The outbox is the calling rank's, and all ranks are done with the slot's former step.
     #[inline]
-    unsafe fn publish(&self, number: u64, write: impl FnOnce(*mut Content)) {
+    unsafe fn publish<W: Wait>(&self, number: u64, write: impl FnOnce(*mut Content)) {
         let slot = self.slot(number);
         let former = slot.number.load(Relaxed);
         debug_assert!(former + SLOTS <= number || former == 0, "step {number} after {former}");
         write(slot.content.get());
-        // An exchange, since the doorbell needs a full fence.
-        slot.number.swap(number, AcqRel);
-        self.doorbell.ring();
+        W::publish(&slot.number, number, &self.doorbell);
     }
 
     /// Publishes at most [`DATA_MAX`] bytes of data.
@@ -116,7 +143,7 @@ impl Outbox {
     /// # Safety
     /// The contract of `publish`; and `length` bytes at `data` are readable.
     #[inline]
-    pub unsafe fn publish_data(&self, number: u64, data: *const u8, length: usize) {
+    pub unsafe fn publish_data<W: Wait>(&self, number: u64, data: *const u8, length: usize) {
         assert!(length <= DATA_MAX);
         let write = |content: *mut Content| {
             // SAFETY: `publish` passes the content of a slot, which has room for `length` bytes by
@@ -131,7 +158,7 @@ impl Outbox {
             }
         };
         // SAFETY: this function has the contract of `publish`.
-        unsafe { self.publish(number, write) };
+        unsafe { self.publish::<W>(number, write) };
     }
 
     /// Publishes the location of data.
@@ -139,7 +166,7 @@ impl Outbox {
     /// # Safety
     /// The contract of `publish`.
     #[inline]
-    pub unsafe fn publish_location(&self, number: u64, place: Location) {
+    pub unsafe fn publish_location<W: Wait>(&self, number: u64, place: Location) {
         let write = |content: *mut Content| {
             // SAFETY: `publish` passes the content of a slot. Its bytes are aligned to 8, and there
             // are more than a location has.
@@ -149,7 +176,7 @@ impl Outbox {
             }
         };
         // SAFETY: this function has the contract of `publish`.
-        unsafe { self.publish(number, write) };
+        unsafe { self.publish::<W>(number, write) };
     }
 
     /// Returns true if the rank has published step `number`.
@@ -176,10 +203,10 @@ impl Outbox {
 
     /// Reports that this rank is done with the data of all steps up to `number`.
     #[inline]
-    pub fn set_done(&self, number: u64) {
-        let former = self.done.0.swap(number, AcqRel);
+    pub fn set_done<W: Wait>(&self, number: u64) {
+        let former = self.done.0.load(Relaxed);
         debug_assert!(former <= number, "done with step {number} after {former}");
-        self.doorbell.ring();
+        W::publish(&self.done.0, number, &self.doorbell);
     }
 
     /// Returns the step up to which the rank is done.
@@ -204,43 +231,21 @@ impl Outbox {
     pub fn leave(&self) {
         self.left.0.fetch_add(1, Release);
     }
-}
 
-/// Outboxes of ended teams, and the number of ranks that must leave them.
-static FREE: Mutex<Vec<(&'static Outbox, u32)>> = Mutex::new(Vec::new());
+    /// Returns true if `others` ranks have left.
+    pub fn has_been_left(&self, others: u32) -> bool {
+        self.left.0.load(Acquire) == others
+    }
 
-fn free_list() -> std::sync::MutexGuard<'static, Vec<(&'static Outbox, u32)>> {
-    FREE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// Returns an outbox for a new team.
-pub fn take() -> &'static Outbox {
-    let mut free_list = free_list();
-    let free = free_list.iter().position(|(outbox, others)| outbox.left.0.load(Acquire) == *others);
-    if let Some(free) = free {
-        let (outbox, _) = free_list.swap_remove(free);
-        outbox.left.0.store(0, Relaxed);
-        outbox.done.0.store(0, Relaxed);
-        outbox.pieces.0.begin(0, 0);
-        for slot in &outbox.slots {
+    /// Prepares an outbox for a new team. All other ranks have left it. (An outbox of zeros is
+    /// prepared.)
+    pub fn reset(&self) {
+        // Step 0 is before the first step.
+        self.left.0.store(0, Relaxed);
+        self.done.0.store(0, Relaxed);
+        self.pieces.0.begin(0, 0);
+        for slot in &self.slots {
             slot.number.store(0, Relaxed);
         }
-        return outbox;
     }
-    // Step 0 is before the first step. The outbox is allocated on the heap directly, since it is
-    // too large for a stack.
-    let layout = std::alloc::Layout::new::<Outbox>();
-    // SAFETY: the layout has a size; an outbox may be all zero.
-    unsafe {
-        let outbox = std::alloc::alloc_zeroed(layout).cast::<Outbox>();
-        if outbox.is_null() {
-            std::alloc::handle_alloc_error(layout);
-        }
-        &*outbox
-    }
-}
-
-/// Frees an outbox that `others` ranks know, for reuse.
-pub fn give(outbox: &'static Outbox, others: u32) {
-    free_list().push((outbox, others));
 }
