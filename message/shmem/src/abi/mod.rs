@@ -7,6 +7,7 @@
 //! | `memory` | memory management |
 //! | `contexts` | communication management |
 //! | `rma` | remote memory access, blocking and not |
+//! | `blocks` | put and get of blocks at regular distances (1.6) |
 //! | `atomics` | atomic memory operations, blocking and not |
 //! | `long_double` | put and get of one `long double` |
 //! | `signals` | signalling operations |
@@ -17,6 +18,7 @@
 //! | `export`, `types` | the macros that define all these functions |
 
 mod atomics;
+mod blocks;
 mod contexts;
 mod export;
 mod locks;
