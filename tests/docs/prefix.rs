@@ -37,9 +37,12 @@ impl Prefix {
         let templates = fs::read_dir(root().join("pkgconfig")).expect("pkgconfig/");
         for template in templates.map(|entry| entry.expect("an entry").path()) {
             let text = fs::read_to_string(&template).expect("a template");
-            // PVM's libraries and headers have a directory of their own.
-            let is_pvm = template.ends_with("pvm3.pc.in");
-            let base = self.join(if is_pvm { "lib/nagaya/pvm" } else { "" });
+            // PVM's and OpenSHMEM's libraries and headers have directories of their own.
+            let base = self.join(match template.file_name().and_then(|name| name.to_str()) {
+                Some("pvm3.pc.in") => "lib/nagaya/pvm",
+                Some("nagaya-shmem.pc.in") => "lib/nagaya/shmem",
+                _ => "",
+            });
             let text = text.replace("@PREFIX@", &self.0.to_string_lossy());
             let text = text.replace("@LIBDIR@", &base.join("lib").to_string_lossy());
             let text = text.replace("@INCLUDEDIR@", &base.join("include").to_string_lossy());
@@ -55,7 +58,8 @@ fn link(from: &Path, to: &Path) {
     symlink(from, to).unwrap_or_else(|error| panic!("{}: {error}", to.display()));
 }
 
-/// The libraries with the names for the linker and the dynamic linker, and PVM's directory.
+/// The libraries with the names for the linker and the dynamic linker, and the directories of PVM
+/// and OpenSHMEM.
 fn libraries(directory: &Path) {
     let pvm = directory.join("nagaya/pvm");
     fs::create_dir_all(pvm.join("bin")).expect("make a directory");
@@ -66,15 +70,17 @@ fn libraries(directory: &Path) {
     link(&program::pvm_libraries(), &pvm.join("lib"));
     link(&root().join("include/pvm3"), &pvm.join("include"));
     link(&bin_dir().join("nagaya"), &pvm.join("bin/pvm"));
+    link(&bin_dir().join("shmem"), &directory.join("nagaya/shmem"));
 }
 
-/// The headers that are installed for everybody: not XPMEM's.
+/// The headers that are installed for everybody: not XPMEM's and OpenSHMEM's.
 fn headers(directory: &Path) {
     fs::create_dir(directory).expect("make a directory");
     for entry in fs::read_dir(root().join("include")).expect("include/") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_owned();
-        if path.extension().is_some_and(|it| it == "h") && name != "xpmem.h" {
+        let is_private = name == "xpmem.h" || name.to_string_lossy().contains("shmem");
+        if path.extension().is_some_and(|it| it == "h") && !is_private {
             link(&path, &directory.join(name));
         }
     }

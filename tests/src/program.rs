@@ -70,8 +70,9 @@ pub fn c_pvm(source: &str, flags: &[&str]) -> PathBuf {
 /// Returns a directory in which Nagaya's libraries have the names for the linker and the dynamic
 /// linker; cargo gives them only the first.
 pub fn libraries() -> PathBuf {
-    let libraries =
-        ["pvas", "pvas_delegate", "xpmem", "fcp", "jia", "memop"].map(|name| (name, library(name)));
+    let names = ["pvas", "pvas_delegate", "xpmem", "fcp", "jia", "memop"];
+    let mut libraries = names.map(|name| (name, library(name))).to_vec();
+    libraries.push(("nagaya-shmem", library("nagaya_shmem")));
     linked("lib", &libraries, 0)
 }
 
@@ -105,6 +106,16 @@ fn linked(directory: &str, libraries: &[(&str, PathBuf)], version: u32) -> PathB
             }
         }
     })
+}
+
+/// A command of OpenSHMEM in the build directory: `oshcc`, `oshc++` or `oshrun`.
+///
+/// # Panics
+/// If it is missing.
+pub fn shmem_tool(name: &str) -> PathBuf {
+    let tool = bin_dir().join("shmem/bin").join(name);
+    assert!(tool.exists(), "{} is missing: build the workspace first", tool.display());
+    tool
 }
 
 /// The smallest program there is: `_start` calls exit(0). Static PIE, no libc.
@@ -141,6 +152,7 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
         "mpi_check.h",
         "span/check.h",
         "pvm/say.h",
+        "shmem/generic.c",
         "../../examples/dsm/program.h",
     ] {
         read(&source_dir().join(header)).hash(&mut hasher);
@@ -157,6 +169,9 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
         "fcp.h",
         "jia.h",
         "nagaya_dsm.h",
+        "shmem.h",
+        "nagaya_shmem_generic.h",
+        "nagaya_shmem_overloads.h",
         "pvm3/pvm3.h",
         "pvm3/fpvm3.h",
     ] {

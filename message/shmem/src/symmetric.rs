@@ -9,8 +9,8 @@ use std::ptr;
 
 use control::fnv1a;
 
-/// Alignment of the heap: that of huge pages.
-const HEAP_ALIGNMENT: usize = 2 << 20;
+/// Alignment of the heap, and the largest one of an object. Programs ask for up to 16 MiB.
+pub const HEAP_ALIGNMENT: usize = 16 << 20;
 
 /// A range of this PE's memory.
 #[derive(Debug, Clone, Copy, Default)]

@@ -32,12 +32,13 @@ pub fn until<T>(job: &Job, mut found: impl FnMut() -> Option<T>) -> T {
 
 #[cold]
 fn until_long<T>(job: &Job, found: &mut dyn FnMut() -> Option<T>) -> T {
-    let mut policy = POLICY.take();
+    // At the end of the main thread the value is gone before the last wait.
+    let mut policy = POLICY.try_with(Cell::take).unwrap_or_default();
     let value = match policy.poll(&mut *found) {
         Some(value) => value,
         None => sleep(job, &job.block().doorbell, &mut policy, found),
     };
-    POLICY.set(policy);
+    let _ = POLICY.try_with(|of_thread| of_thread.set(policy));
     value
 }
 

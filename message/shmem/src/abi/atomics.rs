@@ -16,12 +16,19 @@ macro_rules! bits {
 }
 
 /// Exports a function that changes an object, with and without a context.
-macro_rules! change {
+macro_rules! change_default {
     ($op:ident $kind:ty, $word:ty, [$($name:tt)*]) => {
         export!([$($name)*] (to: *mut $kind, value: $kind, pe: c_int) {
             let (f, value) = (concat!("shmem_", $($name)*), bits!($word, value));
             perform::<$word>(f, context::default(), Op::$op, to.cast(), [value, 0], pe);
         });
+    };
+}
+
+/// The same, and the form with a context.
+macro_rules! change {
+    ($op:ident $kind:ty, $word:ty, [$($name:tt)*]) => {
+        change_default!($op $kind, $word, [$($name)*]);
         export!(["ctx_", $($name)*] (context: Handle, to: *mut $kind, value: $kind, pe: c_int) {
             let (f, value) = (concat!("shmem_ctx_", $($name)*), bits!($word, value));
             perform::<$word>(f, context, Op::$op, to.cast(), [value, 0], pe);
@@ -30,7 +37,7 @@ macro_rules! change {
 }
 
 /// Exports a function that changes an object and returns its former value.
-macro_rules! fetch {
+macro_rules! fetch_default {
     ($op:ident $kind:ty, $word:ty, [$($name:tt)*]) => {
         export!([$($name)*] (to: *mut $kind, value: $kind, pe: c_int) -> $kind {
             let (f, value) = (concat!("shmem_", $($name)*), bits!($word, value));
@@ -38,6 +45,13 @@ macro_rules! fetch {
                 perform::<$word>(f, context::default(), Op::$op, to.cast(), [value, 0], pe);
             <$kind>::from_ne_bytes(former.to_ne_bytes())
         });
+    };
+}
+
+/// The same, and the form with a context.
+macro_rules! fetch {
+    ($op:ident $kind:ty, $word:ty, [$($name:tt)*]) => {
+        fetch_default!($op $kind, $word, [$($name)*]);
         export!(["ctx_", $($name)*]
             (context: Handle, to: *mut $kind, value: $kind, pe: c_int) -> $kind {
             let (f, value) = (concat!("shmem_ctx_", $($name)*), bits!($word, value));
@@ -221,8 +235,8 @@ bitwise_types!(bitwise_row);
 /// Exports the names before version 1.4 of the standard, for a type.
 macro_rules! old_row {
     ($name:ident $kind:ident $word:ident) => {
-        fetch!(Add $kind, $word, [stringify!($name), "_fadd"]);
-        change!(Add $kind, $word, [stringify!($name), "_add"]);
+        fetch_default!(Add $kind, $word, [stringify!($name), "_fadd"]);
+        change_default!(Add $kind, $word, [stringify!($name), "_add"]);
         old_compare_swap!($kind, $word, [stringify!($name), "_cswap"]);
         old_increment!($kind, $word, [stringify!($name), "_inc"], [stringify!($name), "_finc"]);
         old_extended!($name $kind $word);
@@ -231,8 +245,8 @@ macro_rules! old_row {
 
 macro_rules! old_extended {
     ($name:ident $kind:ident $word:ident) => {
-        change!(Set $kind, $word, [stringify!($name), "_set"]);
-        fetch!(Swap $kind, $word, [stringify!($name), "_swap"]);
+        change_default!(Set $kind, $word, [stringify!($name), "_set"]);
+        fetch_default!(Swap $kind, $word, [stringify!($name), "_swap"]);
         old_read!($kind, $word, [stringify!($name), "_fetch"]);
     };
 }
@@ -277,5 +291,3 @@ old_row!(long i64 u64);
 old_row!(longlong i64 u64);
 old_extended!(float f32 u32);
 old_extended!(double f64 u64);
-// `shmem_swap` of version 1.0 works on `long`.
-fetch!(Swap i64, u64, ["swap"]);

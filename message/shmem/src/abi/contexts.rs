@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_long};
 
 use crate::abi::export::export;
 use crate::context::{self, Handle};
+use crate::job;
 use crate::team::{self, Handle as TeamHandle};
 
 export!(["ctx_create"] (options: c_long, created: *mut Handle) -> c_int {
@@ -32,4 +33,18 @@ export!(["ctx_get_team"] (context: Handle, found: *mut TeamHandle) -> c_int {
     // SAFETY: the standard's contract: `found` is writable.
     unsafe { *found = team };
     0
+});
+
+/// Hints for the operations of a session. Inside a node there is nothing to tune.
+#[repr(C)]
+struct SessionConfig {
+    total_ops: usize,
+}
+
+export!(["ctx_session_start"]
+    (_context: Handle, _options: c_long, _config: *const SessionConfig, _mask: c_long) {
+    job::get("shmem_ctx_session_start");
+});
+export!(["ctx_session_stop"] (_context: Handle) {
+    job::get("shmem_ctx_session_stop");
 });

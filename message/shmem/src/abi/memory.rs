@@ -13,12 +13,11 @@ use crate::abi::export::export;
 use crate::fatal::fatal;
 use crate::heap::{Heap, UNIT};
 use crate::job::{self, Job};
+use crate::symmetric::HEAP_ALIGNMENT;
 use crate::{rma, settings};
 
 /// Number of collective allocations so far.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-/// Largest alignment: that of the heap itself.
-const ALIGNMENT_MAX: usize = 2 << 20;
 
 fn locked(job: &Job) -> std::sync::MutexGuard<'_, Heap> {
     job.allocator.lock().unwrap_or_else(PoisonError::into_inner)
@@ -65,7 +64,7 @@ fn agree(f: &str, job: &Job, bytes: usize, offset: Option<usize>) {
 }
 
 /// Allocates memory in all PEs. Null if there is none, or for no bytes.
-fn allocate(f: &str, bytes: usize, alignment: usize) -> *mut c_void {
+pub fn allocate(f: &str, bytes: usize, alignment: usize) -> *mut c_void {
     let job = job::get(f);
     if bytes == 0 {
         return ptr::null_mut();
@@ -83,11 +82,16 @@ export!(["malloc_with_hints"] (bytes: usize, _hints: c_long) -> *mut c_void {
     allocate("shmem_malloc_with_hints", bytes, UNIT)
 });
 export!(["align"] (alignment: usize, bytes: usize) -> *mut c_void {
-    let is_valid = alignment.is_power_of_two()
-        && alignment.is_multiple_of(size_of::<*mut c_void>())
-        && alignment <= ALIGNMENT_MAX;
-    if is_valid { allocate("shmem_align", bytes, alignment) } else { ptr::null_mut() }
+    align("shmem_align", alignment, bytes)
 });
+
+/// Allocates memory with an alignment in all PEs. Null if the alignment is no power of two or too
+/// large.
+pub fn align(f: &str, alignment: usize, bytes: usize) -> *mut c_void {
+    let is_valid = alignment.is_power_of_two() && alignment <= HEAP_ALIGNMENT;
+    if is_valid { allocate(f, bytes, alignment) } else { ptr::null_mut() }
+}
+
 export!(["calloc"] (n: usize, size: usize) -> *mut c_void {
     let job = job::get("shmem_calloc");
     let Some(bytes) = n.checked_mul(size).filter(|&bytes| bytes > 0) else {
@@ -112,18 +116,29 @@ fn offset_of(f: &str, job: &Job, at: *const c_void) -> usize {
     offset
 }
 
-export!(["free"] (at: *mut c_void) {
-    let job = job::get("shmem_free");
+export!(["free"] (at: *mut c_void) { free("shmem_free", at) });
+export!(["realloc"] (at: *mut c_void, bytes: usize) -> *mut c_void {
+    // SAFETY: the standard's contract.
+    unsafe { realloc("shmem_realloc", at, bytes) }
+});
+
+/// Frees an object in all PEs.
+pub fn free(f: &str, at: *mut c_void) {
+    let job = job::get(f);
     if at.is_null() {
         return;
     }
-    let offset = offset_of("shmem_free", job, at);
+    let offset = offset_of(f, job, at);
     rma::quiet();
     job.meet();
     locked(job).free(offset);
-});
-export!(["realloc"] (at: *mut c_void, bytes: usize) -> *mut c_void {
-    let f = "shmem_realloc";
+}
+
+/// Changes the size of an object in all PEs.
+///
+/// # Safety
+/// No PE uses the object during the call.
+pub unsafe fn realloc(f: &str, at: *mut c_void, bytes: usize) -> *mut c_void {
     let job = job::get(f);
     if at.is_null() {
         return allocate(f, bytes, UNIT);
@@ -145,7 +160,7 @@ export!(["realloc"] (at: *mut c_void, bytes: usize) -> *mut c_void {
     }
     agree(f, job, bytes, new);
     new.map_or(ptr::null_mut(), |new| ptr::with_exposed_provenance_mut(job.heap.start + new))
-});
+}
 
 export!(["addr_accessible"] (at: *const c_void, pe: c_int) -> c_int {
     let job = job::get("shmem_addr_accessible");

@@ -8,6 +8,7 @@
 //! | `teams` | team management |
 //! | `contexts` | communication management |
 //! | `rma` | remote memory access, blocking and not |
+//! | `blocks` | put and get of blocks at regular distances (1.6) |
 //! | `atomics` | atomic memory operations, blocking and not |
 //! | `long_double` | put and get of one `long double` |
 //! | `signals` | signalling operations |
@@ -19,7 +20,11 @@
 //! | `export`, `types` | the macros that define all these functions |
 
 mod atomics;
+<<<<<<< HEAD
 mod collectives;
+=======
+mod blocks;
+>>>>>>> shmem-front
 mod contexts;
 mod export;
 mod locks;

@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::export::export;
+use crate::abi::memory;
+use crate::heap::UNIT;
 use crate::job;
 use crate::setup;
 
@@ -26,8 +28,20 @@ plain!(["start_pes", "pstart_pes"] (_n: c_int) {
         unsafe { libc::atexit(at_exit) };
     }
 });
-plain!(["_my_pe", "_pmy_pe"] () -> c_int { job::get("_my_pe").me as c_int });
-plain!(["_num_pes", "_pnum_pes"] () -> c_int { job::get("_num_pes").n as c_int });
+plain!(["_my_pe", "p_my_pe"] () -> c_int { job::get("_my_pe").me as c_int });
+plain!(["_num_pes", "p_num_pes"] () -> c_int { job::get("_num_pes").n as c_int });
+
+plain!(["shmalloc", "pshmalloc"] (bytes: usize) -> *mut c_void {
+    memory::allocate("shmalloc", bytes, UNIT)
+});
+plain!(["shmemalign", "pshmemalign"] (alignment: usize, bytes: usize) -> *mut c_void {
+    memory::align("shmemalign", alignment, bytes)
+});
+plain!(["shfree", "pshfree"] (at: *mut c_void) { memory::free("shfree", at) });
+plain!(["shrealloc", "pshrealloc"] (at: *mut c_void, bytes: usize) -> *mut c_void {
+    // SAFETY: the standard's contract.
+    unsafe { memory::realloc("shrealloc", at, bytes) }
+});
 
 /// Leaves the job, for programs of version 1.0, which do not call `shmem_finalize`.
 extern "C" fn at_exit() {

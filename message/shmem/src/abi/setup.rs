@@ -30,10 +30,6 @@ export!(["query_initialized"] (is_initialised: *mut c_int) {
     // SAFETY: the standard's contract: the flag is writable.
     unsafe { *is_initialised = setup::state().0.into() };
 });
-export!(["query_finalized"] (is_finalised: *mut c_int) {
-    // SAFETY: the standard's contract: the flag is writable.
-    unsafe { *is_finalised = setup::state().1.into() };
-});
 export!(["finalize"] () { setup::finalize("shmem_finalize") });
 export!(["global_exit"] (status: c_int) { setup::global_exit("shmem_global_exit", status) });
 export!(["my_pe"] () -> c_int { job::get("shmem_my_pe").me as c_int });

@@ -2,8 +2,8 @@
 //! them.
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering::Acquire;
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::abi::export::export;
 use crate::abi::types::sync_types;
@@ -47,6 +47,9 @@ fn holds<T: PartialOrd>(f: &str, value: T, operator: c_int, other: T) -> bool {
     }
 }
 
+/// The first object for the next `test_any`.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
 /// The objects of a call: `n` of them, each with the value that it is compared with, without those
 /// that `status` excludes.
 #[derive(Clone, Copy)]
@@ -85,9 +88,14 @@ impl<T: Value> Objects<T> {
         self.all().all(|n| self.holds(n))
     }
 
-    /// Returns an object whose comparison holds, from `first` on in turn; none if all are excluded.
+    /// Returns an object whose comparison holds. The search begins behind the object of the former
+    /// call, so that no object is passed over for ever.
     fn test_any(&self) -> Option<usize> {
-        self.all().find(|&n| self.holds(n))
+        let first = NEXT.load(Relaxed) % self.n.max(1);
+        let mut in_turn = (first..self.n).chain(0..first);
+        let found = in_turn.find(|&n| self.is_in(n) && self.holds(n))?;
+        NEXT.store(found + 1, Relaxed);
+        Some(found)
     }
 
     /// Writes the indices of the objects whose comparisons hold, and returns their number.

@@ -1,0 +1,2 @@
+// The same through the overloads of C++.
+#include "generic.c"
