@@ -50,6 +50,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 	scripts/check-man
+	scripts/check-python
 
 test:
 	$(BUILD_DEV)

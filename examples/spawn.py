@@ -5,8 +5,8 @@
 
 The program owns a space and starts itself as each task. Each task makes an array and exports it.
 The program sees all arrays in place, writes to them, and lets the tasks go on by closing their
-standard input. PYTHON must be position-independent: README.md says how to get one. With another,
-such as Debian's /usr/bin/python3, start all tasks by nagaya run, as peersum.py does.
+standard input. PYTHON is any interpreter. The tasks of one that is linked to fixed addresses, such
+as Debian's /usr/bin/python3, have page tables of their own.
 """
 
 import sys

@@ -29,10 +29,6 @@ Stream = Union[None, int, IO[Any]]
 
 
 _OWN_PROGRAM = b"/proc/self/exe"
-_FIXED_ADVICE = (
-    "This interpreter is linked to fixed addresses, too, so its space has no room for such tasks. "
-    "Start the job by nagaya run -n N, or use a position-independent python3"
-)
 
 
 def _is_fixed(program: bytes) -> bool:
@@ -217,8 +213,11 @@ class Space(Closing, View):
 
         `segment_size` is in bytes, a power of two from 64 MiB to 16 TiB. With `shared` the tasks'
         memory is shared memory: then the space can have domains, and a task may run a program that
-        is linked to fixed addresses, such as Debian's /usr/bin/python3, if this process does not.
+        is linked to fixed addresses, such as Debian's /usr/bin/python3. The default is True if this
+        interpreter is such a program, since its tasks are likely to be, too; otherwise False.
         """
+        if shared is None and _is_fixed(_OWN_PROGRAM):
+            shared = True
         attr = _library.SpaceAttr()
         for flag, member, value in (
             (attr.SEGMENT_SIZE, "segment_size", segment_size),
@@ -310,11 +309,6 @@ class Space(Closing, View):
                 )
                 task = Task(self, number.value, pid, list(args))
                 self._tasks[pid] = task
-        except Error as failed:
-            if failed.errno == errno.ENOEXEC and _is_fixed(program) and _is_fixed(_OWN_PROGRAM):
-                text = f"{failed.strerror}. {_FIXED_ADVICE}"
-                raise error(errno.ENOEXEC, text) from None
-            raise
         finally:
             streams.close(failed=task is None)
         here = [

@@ -17,17 +17,14 @@ CHILD = [sys.executable, WORKER, "child"]
 
 
 def is_fixed(path: str) -> bool:
-    """True if the program is linked to fixed addresses: such a one can own a space, but not run
-    in a space whose owner is linked to the same addresses."""
+    """True if the program is linked to fixed addresses: its tasks need a shared space."""
     with open(path, "rb") as file:
         return file.read(18)[16:18] == b"\x02\0"  # e_type is ET_EXEC
 
 
 FIXED = is_fixed(sys.executable)
-NEEDS_PIE = "this interpreter is linked to fixed addresses"
 
 
-@unittest.skipIf(FIXED, NEEDS_PIE)
 class Spawn(unittest.TestCase):
     """Tasks that are this interpreter."""
 
@@ -191,12 +188,16 @@ class Owner(unittest.TestCase):
             nagaya.here()
 
     @unittest.skipUnless(FIXED, "this interpreter is position-independent")
-    def test_a_fixed_interpreter_is_refused_with_the_reason(self) -> None:
-        for shared in (False, True):
-            with nagaya.Space(shared=shared) as space:
-                with self.assertRaises(nagaya.Error) as caught:
-                    space.spawn(CHILD)
-                self.assertIn("nagaya run", caught.exception.strerror)
+    def test_tasks_of_a_fixed_interpreter_are_domains_of_a_shared_space(self) -> None:
+        with nagaya.Space() as space:
+            tasks = [space.spawn(["sleep", "60"])]
+            for _ in range(2):
+                tasks.append(space.spawn([sys.executable, "-c", "import time; time.sleep(60)"]))
+            self.assertEqual([space.domain_of(task.id) for task in tasks], [0, 1, 2])
+        with nagaya.Space(shared=False) as space:
+            with self.assertRaises(nagaya.Error) as caught:
+                space.spawn(CHILD)
+            self.assertIn("fixed addresses", caught.exception.strerror)
 
 
 class Library(unittest.TestCase):

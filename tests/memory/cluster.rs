@@ -85,6 +85,28 @@ fn machines_have_one_random_window() {
     assert_eq!(bases(&["--fixed-addresses"])[0], "10040000000");
 }
 
+/// With `NAGAYA_LOG`, the agent of each machine logs its start and its end.
+#[test]
+fn agents_log_their_start_and_their_end() {
+    let Some(nodes) = machines(2) else { return };
+    let file = nodes.dir().join("log");
+    let domains = format!("all:1,@{}:1", NAMES[1]);
+    let job = || run(&nodes, &domains, &[], "true");
+    let logged = job().env("NAGAYA_LOG", "warn,cluster=info").env("NAGAYA_LOG_FILE", &file);
+    logged.run().ok();
+    let log = std::fs::read_to_string(&file).expect("a log");
+    for name in &NAMES[..2] {
+        let line = |text: &str| {
+            let start = format!("nagaya: info: cluster: {name} {text}");
+            let found = log.lines().position(|line| line.starts_with(&start));
+            found.unwrap_or_else(|| panic!("{start}: {log}"))
+        };
+        let (ready, ends) = (line("is ready: PID "), line("ends"));
+        assert!(ready < ends, "{log}");
+    }
+    assert_eq!(job().run().stderr, "", "the default is warn");
+}
+
 /// Cases for machines that have memory in common.
 const POOLED: [&str; 12] = [
     "who", "order", "locks", "calls", "maps", "churn", "forks", "ends", "sleeps", "works", "grows",

@@ -14,7 +14,9 @@
 #define NAMES(N)                                                                     \
 	N(MPI_Init) N(MPI_Init_thread) N(MPI_Barrier) N(MPI_Bcast) N(MPI_Reduce)     \
 	N(MPI_Allreduce) N(MPI_Allgather) N(MPI_Alltoall) N(MPI_Bcast_c)             \
-	N(MPI_Reduce_c) N(MPI_Allreduce_c) N(MPI_Allgather_c) N(MPI_Alltoall_c)
+	N(MPI_Reduce_c) N(MPI_Allreduce_c) N(MPI_Allgather_c) N(MPI_Alltoall_c)      \
+	N(MPI_Send) N(MPI_Send_c) N(MPI_Isendrecv) N(MPI_Allreduce_init)             \
+	N(MPI_Neighbor_alltoallw_c) N(MPI_Rget_accumulate_c) N(MPI_Buffer_flush)
 
 #ifdef HOST
 

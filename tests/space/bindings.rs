@@ -72,9 +72,11 @@ fn examples_in_python_sum_arrays_of_others_in_place() {
 
 #[test]
 fn the_example_in_python_spawns_tasks_and_uses_their_memory() {
-    let command = Cmd::new(interpreter()).arg(directory("examples/spawn.py"));
-    let wanted = "sums: 0 1000 2000\nstatuses: {0: 0, 1: 0, 2: 0}\n";
-    with_package(command).run().prints(wanted);
+    for python in [interpreter(), PYTHON.into()] {
+        let command = Cmd::new(python).arg(directory("examples/spawn.py"));
+        let wanted = "sums: 0 1000 2000\nstatuses: {0: 0, 1: 0, 2: 0}\n";
+        with_package(command).run().prints(wanted);
+    }
 }
 
 #[test]
@@ -119,8 +121,10 @@ fn the_programs_in_the_documentation_run() {
     };
     assert_eq!(sorted(&tasks("sum.py")), ["task 0: 500500", "task 1: 499500"]);
     assert_eq!(tasks("double.py"), "2000.0\n");
-    let owner = Cmd::new(interpreter()).arg("owner.py").dir(dir.path());
-    with_package(owner).run().prints("0\n");
+    for python in [interpreter(), PYTHON.into()] {
+        let owner = Cmd::new(python).arg("owner.py").dir(dir.path());
+        with_package(owner).run().prints("0\n");
+    }
     let compile = Cmd::new("g++").args(["-std=c++17", "-c", "sum.cc"]).args(WARNINGS);
     compile.args(library_flags(&["pvas"])).dir(dir.path()).run().ok();
 }

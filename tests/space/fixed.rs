@@ -51,6 +51,25 @@ fn others_see_what_they_have() {
     }
 }
 
+/// A program that owns a space, and starts itself as its tasks.
+#[test]
+fn one_that_owns_a_space_starts_tasks_of_itself() {
+    let program = fixed("domain_owner.c", &["pvas"]);
+    for case in ["arguments", "children", "refused", "again"] {
+        let output = Cmd::new(&program).arg(case).time_limit(Duration::from_secs(60)).run();
+        assert!(output.status.success(), "{case}: {output}");
+    }
+}
+
+/// The keeper of its domains is libpvas as a program, which has no other use.
+#[test]
+fn libpvas_is_no_program_for_others() {
+    let library = program::library("pvas");
+    let output = Cmd::new("/lib64/ld-linux-x86-64.so.2").arg(library).run();
+    assert_eq!(output.code(), 1, "{output}");
+    assert_eq!(output.stderr, "libpvas: this library is a program for libpvas itself only\n");
+}
+
 #[test]
 fn a_fork_has_memory_of_its_own() {
     let program = fixed("shared.c", &["pvas"]);

@@ -1,4 +1,5 @@
-//! The binary interface of MPI libraries: handles, constants and types of functions.
+//! The binary interface of MPI libraries: handles, constants and types of functions. (`loaded::Abi`
+//! has the differences between MPIs.)
 
 use std::ffi::{c_int, c_void};
 
@@ -7,15 +8,6 @@ pub type Handle = usize;
 
 /// `MPI_SUCCESS`.
 pub const SUCCESS: c_int = 0;
-
-/// The two binary interfaces that this library knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Abi {
-    /// Open MPI: handles are addresses.
-    OpenMpi,
-    /// MPICH and Intel MPI: handles are numbers of 32 bits.
-    Mpich,
-}
 
 /// The callback of an attribute when its communicator is duplicated.
 pub type CopyAttribute =

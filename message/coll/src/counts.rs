@@ -1,7 +1,7 @@
 //! The functions with 64-bit counts for an MPI that has none. Counts that fit into an `int` are
 //! passed to the functions with such counts.
 //!
-//! `visibility` hides this library's functions with 64-bit counts if the MPI has none, but not from
+//! `loaded::names` hides this library's functions with 64-bit counts if the MPI has none, but not from
 //! libraries that were bound before it ran.
 
 use std::ffi::c_int;

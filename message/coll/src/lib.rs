@@ -15,7 +15,6 @@
 //! |---|---|
 //! | `abi`, `library`, `types`, `mpi` | the MPI's binary interface, functions, types, constants |
 //! | `counts` | 64-bit counts for an MPI without them |
-//! | `elf`, `visibility` | which names a program sees |
 //! | `registry` | the ranks of the space that have this library |
 //! | `pool`, `wait`, `team` | outboxes, waiting, the ranks of a communicator |
 //! | `buffer`, `kernel` | data as contiguous bytes, loops of reductions |
@@ -24,6 +23,7 @@
 //! | `assist`, `speeds` | both processors copy large messages, if that is faster |
 //! | `buffered`, `late` | messages to ranks that compute |
 //! | `calls`, `both` | the exported functions, and their two names |
+//! | `names` | the table of the exported functions |
 
 mod abi;
 mod assist;
@@ -32,13 +32,13 @@ mod buffer;
 mod buffered;
 mod calls;
 mod counts;
-mod elf;
 mod exchange;
 mod kernel;
 mod late;
 mod library;
 mod messages;
 mod mpi;
+mod names;
 mod pool;
 mod reduce;
 mod registry;
@@ -46,7 +46,6 @@ mod speeds;
 mod spread;
 mod team;
 mod types;
-mod visibility;
 mod wait;
 
-loaded::stand_before_mpi!();
+loaded::stand_before_mpi!(names::NAMES.iter());

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use sync::pieces::BYTES_MIN;
 
-use crate::abi::{Abi, Handle, SUCCESS};
+use crate::abi::{Handle, SUCCESS};
 use crate::assist::help_until;
 use crate::both::both;
 use crate::buffered::{self, Message};
@@ -53,7 +53,7 @@ fn is_small(mpi: &Mpi, count: c_int, kind: Handle) -> bool {
 /// MPI is unknown.
 fn size_of_message(mpi: &Mpi, message: &Message) -> u64 {
     let Ok(count) = usize::try_from(message.count) else { return 0 };
-    if mpi.abi.is_none() {
+    if mpi.is_unknown() {
         return 0;
     }
     let kind = mpi.handle(message.kind);
@@ -83,8 +83,9 @@ unsafe fn help_with(mpi: &Mpi, request: *mut Handle) {
         let mut is_done: c_int = 0;
         // SAFETY: by this function's contract a request is there, which is active, inactive or
         // null. The status is MPI_STATUS_IGNORE.
-        let code =
-            unsafe { (mpi.get_status)(handle_at(mpi, request), &mut is_done, mpi.status_ignore()) };
+        let code = unsafe {
+            (mpi.get_status)(mpi.abi.handle_at(request, 0), &mut is_done, mpi.status_ignore())
+        };
         code != SUCCESS || is_done != 0
     });
     let vain = if was_invited { 0 } else { VAIN.load(Relaxed) + 1 };
@@ -168,7 +169,7 @@ unsafe fn start_long(mpi: &Mpi, message: &Message, request: *mut Handle) -> c_in
     let code = unsafe { (mpi.isend)(from, count, kind, to, tag, comm, request) };
     if is_short && code == SUCCESS {
         // SAFETY: MPI has written a handle into the caller's variable.
-        buffered::watch(unsafe { handle_at(mpi, request) }, message, bytes);
+        buffered::watch(unsafe { mpi.abi.handle_at(request, 0) }, message, bytes);
     }
     code
 }
@@ -199,20 +200,6 @@ both! { MPI_Isend PMPI_Isend (
     // SAFETY: the arguments are the caller's.
     unsafe { start_long(mpi, &message, request) }
 } }
-
-/// Reads a request: a pointer, or a number of 32 bits.
-///
-/// # Safety
-/// A request of the MPI is there.
-unsafe fn handle_at(mpi: &Mpi, request: *const Handle) -> Handle {
-    // SAFETY: by this function's contract a request is there.
-    unsafe {
-        match mpi.abi {
-            Some(Abi::Mpich) => request.cast::<u32>().read() as Handle,
-            _ => request.read(),
-        }
-    }
-}
 
 /// Returns true if this call that waits may help a receiver.
 #[inline]
@@ -245,7 +232,7 @@ both! { MPI_Wait PMPI_Wait (request: *mut Handle, status: *mut c_void) {
     let mpi = mpi();
     // SAFETY: the arguments are the caller's. One without a valid address breaks MPI's contract.
     unsafe {
-        let is_watched = !request.is_null() && buffered::is_watched(handle_at(mpi, request));
+        let is_watched = !request.is_null() && buffered::is_watched(mpi.abi.handle_at(request, 0));
         match is_watched || HELPING.load(Relaxed) > 0 {
             false => (mpi.wait)(request, status),
             true => wait_long(request, status, is_watched),
@@ -257,7 +244,7 @@ both! { MPI_Waitall PMPI_Waitall (count: c_int, requests: *mut Handle, statuses:
     let mpi = mpi();
     if HELPING.load(Relaxed) > 0 {
         HELPING.store(0, Relaxed);
-        let bytes = if mpi.abi == Some(Abi::Mpich) { size_of::<u32>() } else { size_of::<Handle>() };
+        let bytes = mpi.abi.handle_bytes();
         for number in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: the caller passes so many requests, each of a handle's size.
             unsafe { help_with(mpi, requests.wrapping_byte_add(number * bytes)) };

@@ -5,16 +5,16 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use loaded::Library;
+use loaded::{Abi, Library};
 
-use crate::abi::{Abi, Cancel, CopyAttribute, DeleteAttribute, Free, Handle, Operations, Query};
+use crate::abi::{Cancel, CopyAttribute, DeleteAttribute, Free, Handle, Operations, Query};
 use crate::library::{die, function, operations};
 use crate::types::Types;
 
 /// The MPI's functions and constants.
 pub struct Mpi {
-    /// The binary interface; `None` if it is unknown, and every call is passed to the MPI.
-    pub abi: Option<Abi>,
+    /// The binary interface.
+    pub abi: Abi,
     /// The predefined types and operators.
     pub types: Types,
     library: Library,
@@ -88,14 +88,8 @@ pub fn mpi() -> &'static Mpi {
 impl Mpi {
     fn load() -> Self {
         let library = Library::find().unwrap_or_else(|| die("no MPI is loaded"));
-        // The ABI that MPI 5 standardises has its own handles, also in Open MPI.
-        let is_standard = library.file().is_none_or(|file| file.contains("mpi_abi"));
-        let is_open_mpi = library.object("ompi_mpi_comm_world").is_some();
-        let abi = match (is_standard, is_open_mpi) {
-            (true, _) => None,
-            (false, true) => Some(Abi::OpenMpi),
-            (false, false) => Some(Abi::Mpich),
-        };
+        // Nothing is known of the standard's handles either.
+        let abi = library.abi().unwrap_or(Abi::Standard);
         let types = Types::new(abi, |name| library.object(name));
         // SAFETY: the types are those of MPI's standard, with handles in whole registers.
         unsafe {
@@ -144,18 +138,21 @@ impl Mpi {
         }
     }
 
-    /// Returns a handle that can be compared: the upper half of a register with a 32-bit handle is
-    /// undefined.
+    /// Returns true if this library does not know the MPI's handles and constants, and passes every
+    /// call to the MPI.
+    #[inline]
+    pub fn is_unknown(&self) -> bool {
+        self.abi == Abi::Standard
+    }
+
+    /// Returns a handle that can be compared.
     #[inline]
     pub fn handle(&self, handle: Handle) -> Handle {
-        match self.abi {
-            Some(Abi::Mpich) => handle as u32 as Handle,
-            _ => handle,
-        }
+        self.abi.handle(handle)
     }
 
     fn choose<T>(&self, open_mpi: T, mpich: T) -> T {
-        if self.abi == Some(Abi::OpenMpi) { open_mpi } else { mpich }
+        if self.abi == Abi::OpenMpi { open_mpi } else { mpich }
     }
 
     /// `MPI_IN_PLACE`.

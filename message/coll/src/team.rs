@@ -83,7 +83,7 @@ pub fn of(comm: Handle) -> Option<&'static mut Team> {
 #[cold]
 fn find(comm: Handle) -> Option<*mut Mode> {
     let mpi = mpi();
-    if mpi.abi.is_none() || comm == mpi.comm_null() || !mpi.is_running() {
+    if mpi.is_unknown() || comm == mpi.comm_null() || !mpi.is_running() {
         return None;
     }
     let key = key(mpi)?;

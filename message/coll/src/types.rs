@@ -1,6 +1,8 @@
 //! MPI's predefined types and operators: sizes, and the operators that apply to a type.
 
-use crate::abi::{Abi, Handle};
+use loaded::Abi;
+
+use crate::abi::Handle;
 
 /// A class of types, by which MPI's standard defines operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,12 +172,12 @@ const OPERATORS: &[(&str, u32, Option<Operator>)] = &[
 ];
 
 impl Types {
-    /// Returns the handles of an interface. `symbol` finds Open MPI's. An unknown MPI has none.
-    pub fn new(abi: Option<Abi>, symbol: impl Fn(&str) -> Option<usize>) -> Self {
+    /// Returns the handles of an interface: none of the standard's. `symbol` finds Open MPI's.
+    pub fn new(abi: Abi, symbol: impl Fn(&str) -> Option<usize>) -> Self {
         let handle = |prefix: &str, name: &str, mpich: u32| match abi {
-            None => None,
-            Some(Abi::OpenMpi) => symbol(&format!("ompi_mpi_{prefix}{name}")),
-            Some(Abi::Mpich) => Some(mpich as Handle),
+            Abi::Standard => None,
+            Abi::OpenMpi => symbol(&format!("ompi_mpi_{prefix}{name}")),
+            Abi::Mpich => Some(mpich as Handle),
         };
         let mut named: Vec<(Handle, Named)> = Vec::new();
         for &(name, mpich, size, class, number) in TYPES {

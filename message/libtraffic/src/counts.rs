@@ -10,10 +10,10 @@ use traffic::{Tally, class};
 
 use crate::mpi::{Mpi, Word, mpi};
 
-/// The message of a persistent request: its receiver in MPI_COMM_WORLD, and its size.
+/// A persistent request: the receiver of its message in MPI_COMM_WORLD, if it sends one, and its size.
 #[derive(Clone, Copy)]
-pub struct Persistent {
-    to: c_int,
+struct Persistent {
+    to: Option<c_int>,
     bytes: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct Counts {
     pub messages: HashMap<(c_int, u8), Tally>,
     /// The ranks in MPI_COMM_WORLD of the ranks of other communicators.
     ranks: HashMap<Word, Vec<c_int>>,
-    /// Persistent requests that send.
+    /// Persistent requests.
     persistent: HashMap<Word, Persistent>,
 }
 
@@ -111,17 +111,24 @@ impl Counts {
         self.ranks.remove(&comm);
     }
 
+    /// Keeps the size of a new persistent request that sends no message to one rank.
+    pub fn keep(&mut self, request: Word, bytes: u64) {
+        self.persistent.insert(request, Persistent { to: None, bytes });
+    }
+
     /// Keeps the message of a new persistent request.
-    pub fn keep(&mut self, mpi: &Mpi, request: Word, to: c_int, comm: Word, bytes: u64) {
-        if let Some(to) = self.receiver(mpi, to, comm) {
+    pub fn keep_message(&mut self, mpi: &Mpi, request: Word, to: c_int, comm: Word, bytes: u64) {
+        if let to @ Some(_) = self.receiver(mpi, to, comm) {
             self.persistent.insert(request, Persistent { to, bytes });
         }
     }
 
-    /// Counts the message of a persistent request that was started. Returns its size.
+    /// Counts the message of a persistent request that was started. Returns the request's size.
     pub fn started(&mut self, request: Word) -> u64 {
         let Some(&Persistent { to, bytes }) = self.persistent.get(&request) else { return 0 };
-        self.sent(to, bytes);
+        if let Some(to) = to {
+            self.sent(to, bytes);
+        }
         bytes
     }
 

@@ -7,7 +7,8 @@
 //! directory that `NAGAYA_TRAFFIC_DIR` names (`traffic::Record`). Without that variable it counts
 //! for nobody.
 //!
-//! Not counted: functions with 64-bit counts (MPI 4), and calls that an MPI makes to itself.
+//! Not counted: calls that an MPI makes to itself, functions that only one MPI has (`MPIX_`), and jobs
+//! that use sessions (MPI 4) without MPI_Init.
 //!
 //! | module | topic |
 //! |---|---|
@@ -23,4 +24,4 @@ mod counts;
 mod mpi;
 mod record;
 
-loaded::stand_before_mpi!();
+loaded::stand_before_mpi!(calls::names());

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use loaded::Library;
+use loaded::{Abi, Library};
 
 /// An argument of a function of MPI: a number, a handle or an address, in a register or a slot of
 /// the stack. The upper half of a 32-bit one is undefined.
@@ -13,17 +13,6 @@ pub type Word = usize;
 
 /// `MPI_SUCCESS`.
 pub const SUCCESS: c_int = 0;
-
-/// The binary interfaces of MPI libraries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Abi {
-    /// Open MPI: handles are addresses.
-    OpenMpi,
-    /// MPICH and Intel MPI: handles are numbers of 32 bits.
-    Mpich,
-    /// The interface that MPI 5 standardises: handles are small numbers in pointers.
-    Standard,
-}
 
 /// The MPI's functions and constants.
 pub struct Mpi {
@@ -50,12 +39,12 @@ pub fn mpi() -> Option<&'static Mpi> {
 impl Mpi {
     fn load() -> Option<Self> {
         let library = Library::find()?;
-        let is_standard = library.file().is_some_and(|file| file.contains("mpi_abi"));
+        let abi = library.abi()?;
         let open_mpis = |name: &str| library.object(name).unwrap_or_default();
-        let (abi, comm_world, type_null) = match open_mpis("ompi_mpi_comm_world") {
-            _ if is_standard => (Abi::Standard, 0x101, 0x200),
-            0 => (Abi::Mpich, 0x4400_0000, 0x0c00_0000),
-            world => (Abi::OpenMpi, world, open_mpis("ompi_mpi_datatype_null")),
+        let (comm_world, type_null) = match abi {
+            Abi::Standard => (0x101, 0x200),
+            Abi::Mpich => (0x4400_0000, 0x0c00_0000),
+            Abi::OpenMpi => (open_mpis("ompi_mpi_comm_world"), open_mpis("ompi_mpi_datatype_null")),
         };
         // SAFETY: the types are those of MPI's standard, with handles in whole registers.
         unsafe {
@@ -78,20 +67,16 @@ impl Mpi {
 
     /// Returns a handle that can be compared.
     pub fn handle(&self, word: Word) -> Word {
-        if self.abi == Abi::Mpich { word as u32 as Word } else { word }
+        self.abi.handle(word)
     }
 
-    /// Returns the handle in a variable of the program.
+    /// Returns the handle with this index in a variable of the program.
     ///
     /// # Safety
-    /// `address` is that of a valid handle, such as a request.
+    /// `address` is that of a valid array of handles, such as requests.
     pub unsafe fn handle_at(&self, address: Word, index: usize) -> Word {
-        match self.abi {
-            // SAFETY: handles of this interface have 32 bits.
-            Abi::Mpich => unsafe { *(address as *const u32).add(index) as Word },
-            // SAFETY: handles of these interfaces are pointers.
-            _ => unsafe { *(address as *const Word).add(index) },
-        }
+        // SAFETY: this function has the contract of `Abi::handle_at`.
+        unsafe { self.abi.handle_at(address as *const Word, index) }
     }
 
     /// Returns the size of a type's data in bytes; 0 if it is unknown.
@@ -203,7 +188,9 @@ impl Next {
         // Another library, such as libnagaya-coll.so, may stand between.
         let next = Library::NEXT.address(self.name);
         let found = next.or_else(|| Library::find()?.address(self.name)).unwrap_or_else(|| {
-            proc::error_line!("nagaya-traffic: {} is missing: no MPI is loaded", self.name);
+            let why =
+                if Library::find().is_some() { "this MPI lacks it" } else { "no MPI is loaded" };
+            proc::error_line!("nagaya-traffic: {} is missing: {why}", self.name);
             std::process::abort()
         });
         self.address.store(found, Release);

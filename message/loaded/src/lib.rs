@@ -1,8 +1,17 @@
 //! The MPI library that is loaded in this process, for libraries that stand before it
-//! (LD_PRELOAD): its symbols by name.
+//! (LD_PRELOAD): its symbols by name, and its binary interface.
 //!
 //! Several of Nagaya's libraries may stand before the MPI, and each has some of its names. Each
-//! defines the symbol [`MARKER`], by which the others know that it is not the MPI.
+//! calls [`stand_before_mpi!`]. It defines the symbol [`MARKER`], by which the others know that the
+//! library is not the MPI, and hides names that the MPI lacks.
+//!
+//! | module | topic |
+//! |---|---|
+//! | `names` | which of the library's names a program sees |
+//! | `elf` | symbols of loaded objects |
+
+mod elf;
+pub mod names;
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::transmute_copy;
@@ -11,15 +20,45 @@ use std::ptr;
 /// A symbol of libraries that stand before the MPI.
 pub const MARKER: &CStr = c"nagaya_stands_before_mpi";
 
-/// Defines the symbol [`MARKER`] in the calling library.
-#[macro_export]
-macro_rules! stand_before_mpi {
-    () => {
-        /// Tells other libraries that this one is not the MPI.
-        #[unsafe(no_mangle)]
-        #[allow(non_upper_case_globals, reason = "the name of a symbol")]
-        pub static nagaya_stands_before_mpi: u8 = 1;
-    };
+/// The binary interfaces of MPI libraries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abi {
+    /// Open MPI: handles are addresses.
+    OpenMpi,
+    /// MPICH and Intel MPI: handles are numbers of 32 bits.
+    Mpich,
+    /// The interface that MPI 5 standardises: handles are small numbers in pointers.
+    Standard,
+}
+
+impl Abi {
+    /// Returns a handle that can be compared: the upper half of a register with a 32-bit handle is
+    /// undefined.
+    #[inline]
+    pub fn handle(self, word: usize) -> usize {
+        if self == Self::Mpich { word as u32 as usize } else { word }
+    }
+
+    /// Returns the size of a handle in bytes.
+    #[inline]
+    pub fn handle_bytes(self) -> usize {
+        if self == Self::Mpich { size_of::<u32>() } else { size_of::<usize>() }
+    }
+
+    /// Returns the handle with this index in an array.
+    ///
+    /// # Safety
+    /// An array of handles of this interface with such an element is at `address`.
+    #[inline]
+    pub unsafe fn handle_at(self, address: *const usize, index: usize) -> usize {
+        // SAFETY: the element exists by this function's contract, and its size is that of a handle.
+        unsafe {
+            match self {
+                Self::Mpich => address.cast::<u32>().add(index).read() as usize,
+                Self::OpenMpi | Self::Standard => address.add(index).read(),
+            }
+        }
+    }
 }
 
 /// A handle of dlopen(3) through which the MPI's symbols are found.
@@ -70,8 +109,18 @@ impl Library {
         self.address(name).map(|address| unsafe { transmute_copy(&address) })
     }
 
+    /// Returns the MPI's binary interface; `None` if it is unknown.
+    pub fn abi(self) -> Option<Abi> {
+        // The standard interface has its own handles, also in Open MPI.
+        Some(match self.file()? {
+            file if file.contains("mpi_abi") => Abi::Standard,
+            _ if self.object("ompi_mpi_comm_world").is_some() => Abi::OpenMpi,
+            _ => Abi::Mpich,
+        })
+    }
+
     /// Returns the path of the file that has the MPI.
-    pub fn file(self) -> Option<String> {
+    fn file(self) -> Option<String> {
         let info = loaded_object(self.address("PMPI_Barrier")?)?;
         if info.dli_fname.is_null() {
             return None;

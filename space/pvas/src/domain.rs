@@ -8,7 +8,9 @@
 //! yet is a hole in a view, which `gate/c/far.c` resolves.
 //!
 //! Domain 0 is the mm of the space's owner. Each other domain has a *keeper*, a child of the owner
-//! that starts the domain's tasks ([`keeper`]). These tasks are still children of the owner.
+//! that starts the domain's tasks ([`keeper`]). These tasks are still children of the owner. The
+//! keeper of an owner that is linked to fixed addresses is a program of its own
+//! ([`keeper_program`]).
 
 use std::ffi::CString;
 use std::io;
@@ -28,6 +30,7 @@ use crate::child::{self, Attributes};
 use crate::connection::Connection;
 use crate::error::{Error, last};
 use crate::keeper::{self, Answer, Request, Start};
+use crate::keeper_program::{self, Open};
 use crate::memory::Memory;
 use crate::own_memory::Forkable;
 use crate::owner;
@@ -55,12 +58,14 @@ pub(crate) struct Domains {
     /// Views of these domains in the owner's mm, if there are any.
     views: Option<Views>,
     memory: Memory,
+    /// The file of the control area, if keepers are programs of their own.
+    control_file: Option<OwnedFd>,
 }
 
 impl Domains {
     /// Begins with the owner's domain only.
-    pub fn new(memory: Memory) -> Self {
-        Self { others: Vec::new(), views: None, memory }
+    pub fn new(memory: Memory, control_file: Option<OwnedFd>) -> Self {
+        Self { others: Vec::new(), views: None, memory, control_file }
     }
 
     pub fn memory(&self) -> &Memory {
@@ -107,7 +112,8 @@ impl Domains {
         if self.views.is_none() {
             self.views = Some(Views::new()?);
         }
-        let domain = Domain::create(control, &self.memory, ids.clone(), processors)?;
+        let file = self.control_file.as_ref().map(AsFd::as_fd);
+        let domain = Domain::create(control, &self.memory, file, ids.clone(), processors)?;
         let views = self.views.as_mut().expect("made before");
         views.map(&control.layout(), &self.memory, ids.clone(), ALL_RIGHTS)?;
         Ok(domain)
@@ -156,6 +162,7 @@ impl Domain {
     pub fn create(
         control: Control,
         memory: &Memory,
+        control_file: Option<BorrowedFd<'_>>,
         ids: Range<u32>,
         processors: Vec<u8>,
     ) -> Result<Self, Error> {
@@ -165,35 +172,25 @@ impl Domain {
         // A send to a keeper that does not read then has a time limit, too.
         rustix::io::ioctl_fionbio(&ours, true)
             .map_err(|errno| Error::System("socketpair", errno))?;
-        let before = child::sigprocmask(libc::SIG_SETMASK, &u64::MAX);
-        let forkable = Forkable::begin();
-        // SAFETY: the child uses malloc, which fork(3) leaves usable, and nothing else that another
-        // thread may have locked.
-        let pid = unsafe { libc::fork() };
-        // In the child, too: forks of the domain's tasks copy the keeper's memory.
-        drop(forkable);
-        if pid == 0 {
-            drop(ours);
-            keeper::run(theirs, control, memory, &ids);
-        }
-        let failed = last("fork");
-        child::sigprocmask(libc::SIG_SETMASK, &before);
-        if pid < 0 {
-            return Err(failed);
-        }
-        let domain = Self {
-            ids,
-            processors,
-            keeper: Mutex::new(Connection::new(ours, keeper::VERSION)),
-            pid: pid as u32,
+        let ours = Connection::new(ours, keeper::VERSION);
+        let pid = match control_file {
+            None => fork_keeper(theirs, control, memory, &ids)?,
+            Some(_) => keeper_program::start(theirs)?,
         };
-        let ready = domain.receive(&mut domain.keeper.lock().expect("no other thread has it"))?;
+        let domain = Self { ids, processors, keeper: Mutex::new(ours), pid };
+        let mut keeper = domain.keeper.lock().expect("no other thread has it");
+        if let Some(file) = control_file {
+            let open = Open::new(&control.layout(), memory, &domain.ids);
+            keeper_program::open(&keeper, &open, memory, file)
+                .map_err(|_| Error::NoKeeper(domain.pid))?;
+        }
+        let ready = domain.receive(&mut keeper)?;
+        drop(keeper);
         match ready {
             Answer::Ready => Ok(domain),
             answer => Err(answer.error()),
         }
     }
-
     /// Returns the PID of the keeper, which stays in the domain's mm.
     pub fn pid(&self) -> u32 {
         self.pid
@@ -210,6 +207,11 @@ impl Domain {
     ) -> Result<u32, Error> {
         let (attributes, fds) = attributes.settled(&self.processors)?;
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        // The keeper opens the file: it has an executable and descriptors of its own.
+        let path = match path.strip_prefix("/proc/self") {
+            Ok(rest) => Path::new("/proc").join(std::process::id().to_string()).join(rest),
+            Err(_) => path,
+        };
         let environment = environment.to_vec();
         let path = path.as_os_str().as_bytes().to_vec();
         let start = Start { id, path, arguments, environment, attributes };
@@ -256,6 +258,28 @@ impl Drop for Domain {
         self.kill();
         child::reap(self.pid);
     }
+}
+
+/// Forks the keeper of a domain. Returns its PID.
+fn fork_keeper(
+    socket: OwnedFd,
+    control: Control,
+    memory: &Memory,
+    ids: &Range<u32>,
+) -> Result<u32, Error> {
+    let before = child::sigprocmask(libc::SIG_SETMASK, &u64::MAX);
+    let forkable = Forkable::begin();
+    // SAFETY: the child uses malloc, which fork(3) leaves usable, and nothing else that another
+    // thread may have locked.
+    let pid = unsafe { libc::fork() };
+    // In the child, too: forks of the domain's tasks copy the keeper's memory.
+    drop(forkable);
+    if pid == 0 {
+        keeper::run(Connection::new(socket, keeper::VERSION), control, memory, ids);
+    }
+    let failed = last("fork");
+    child::sigprocmask(libc::SIG_SETMASK, &before);
+    u32::try_from(pid).map_err(|_| failed)
 }
 
 /// Completes attributes for another process, the keeper, from which the task cannot inherit them.

@@ -97,13 +97,12 @@ impl From<ErrorReport> for Error {
 
 /// Runs the keeper of the domain of these IDs, in a child of the owner, until the owner closes the
 /// connection.
-pub(crate) fn run(socket: OwnedFd, control: Control, memory: &Memory, ids: &Range<u32>) -> ! {
+pub(crate) fn run(mut owner: Connection, control: Control, memory: &Memory, ids: &Range<u32>) -> ! {
     // SAFETY: PR_SET_NAME reads a C string, and this one is static.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"pvas-domain".as_ptr()) };
     // A program file that shrinks while it is loaded must not end the domain.
     nagaya_loader::shrink::install();
-    close_others(&[socket.as_raw_fd(), memory.file().as_raw_fd()]);
-    let mut owner = Connection::new(socket, VERSION);
+    close_others(&[owner.as_fd().as_raw_fd(), memory.file().as_raw_fd()]);
     let views = map_views(control, memory, ids);
     let answer = match &views {
         Ok(_) => Answer::Ready,

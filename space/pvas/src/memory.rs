@@ -34,19 +34,22 @@ impl Memory {
     pub fn create(layout: &SpaceLayout) -> Result<Self, Error> {
         let failed = |call| move |errno| Error::System(call, errno);
         let size = layout.end() - layout.base();
-        // Beyond the limit the kernel would send SIGXFSZ.
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
-        if limit.is_some_and(|limit| limit < size) {
-            return Err(Error::System("memory of the space (ulimit -f is too low)", Errno::FBIG));
-        }
         let file = memfd_create("pvas", MemfdFlags::CLOEXEC).map_err(failed("memfd_create"))?;
-        ftruncate(&file, size).map_err(failed("ftruncate of the space's memory"))?;
+        set_size(file.as_fd(), size)?;
         let inode = fstat(&file).map_err(failed("fstat"))?.st_ino;
         let alias = map_alias(file.as_fd(), size, PLACE, MapFlags::empty())?;
         Ok(Self { file: ManuallyDrop::new(file), inode, alias, size })
     }
 
-    /// Maps the alias in a forked child at its parent's address. A fork does not copy the alias.
+    /// Receives an owner's memory in a keeper that is a program of its own. The alias is not mapped
+    /// yet.
+    pub fn of_owner(file: OwnedFd, layout: &SpaceLayout, alias: u64) -> Result<Self, Error> {
+        let inode = fstat(&file).map_err(|errno| Error::System("fstat", errno))?.st_ino;
+        let size = layout.end() - layout.base();
+        Ok(Self { file: ManuallyDrop::new(file), inode, alias, size })
+    }
+
+    /// Maps the alias in a keeper at its owner's address. A fork does not copy the alias.
     pub fn map_alias_again(&self) -> Result<(), Error> {
         map_alias(self.file(), self.size, self.alias, MapFlags::FIXED_NOREPLACE).map(drop)
     }
@@ -83,6 +86,16 @@ impl Memory {
         unsafe { libc::munmap(self.alias as *mut _, self.size as usize) };
         drop(ManuallyDrop::into_inner(self.file));
     }
+}
+
+/// Sets the size of a file in memory. No page is allocated yet.
+pub fn set_size(file: BorrowedFd<'_>, size: u64) -> Result<(), Error> {
+    // Beyond the limit the kernel would send SIGXFSZ.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| limit < size) {
+        return Err(Error::System("memory of the space (ulimit -f is too low)", Errno::FBIG));
+    }
+    ftruncate(file, size).map_err(|errno| Error::System("ftruncate of the space's memory", errno))
 }
 
 /// Maps the whole file without access.

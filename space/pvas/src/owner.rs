@@ -4,7 +4,9 @@
 //! Tasks write to the area too, through the gate and libpvas, so all fields that change are
 //! atomics. The crate `control` is the view that tasks have of the area.
 
+use std::ffi::{c_int, c_void};
 use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::Ordering;
 
@@ -47,39 +49,74 @@ fn size_of_area(tasks_max: u32) -> usize {
     TEXT_SIZE + parts(tasks_max).iter().sum::<usize>()
 }
 
-/// Maps and fills the control area of `layout`. If `is_shared`, forked children share the area with
-/// the owner. If `is_fixed`, the parts of tasks lie at fixed addresses in their segments.
-///
-/// # Errors
-/// EEXIST if the window is taken, or ENOMEM.
-pub fn create(layout: &SpaceLayout, is_shared: bool, is_fixed: bool) -> Result<Control, Error> {
-    let size = size_of_area(layout.tasks_max());
+/// Maps memory of a control area, at the window's start.
+fn map(layout: &SpaceLayout, flags: c_int, file: RawFd) -> Result<*mut c_void, Error> {
     // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping.
     let at = unsafe {
         libc::mmap(
             layout.window() as *mut _,
-            size,
+            size_of_area(layout.tasks_max()),
             libc::PROT_READ | libc::PROT_WRITE,
-            if is_shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE }
-                | libc::MAP_ANONYMOUS
-                | libc::MAP_NORESERVE
-                | libc::MAP_FIXED_NOREPLACE,
-            -1,
+            flags | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
+            file,
             0,
         )
     };
-    if at == libc::MAP_FAILED {
-        return Err(last("mmap of the control area"));
+    if at == libc::MAP_FAILED { Err(last("mmap of the control area")) } else { Ok(at) }
+}
+
+/// Makes the gate's code at the head of a mapped area executable. Unmaps the area on failure.
+///
+/// # Safety
+/// `map` returned `at`, and no other thread has its address.
+unsafe fn protect_code(layout: &SpaceLayout, at: *mut c_void) -> Result<(), Error> {
+    // SAFETY: by this function's contract the area is mapped with this size, and nobody uses it.
+    unsafe {
+        if libc::mprotect(at, TEXT_SIZE, libc::PROT_READ | libc::PROT_EXEC) != 0 {
+            let error = last("mprotect of the gate");
+            libc::munmap(at, size_of_area(layout.tasks_max()));
+            return Err(error);
+        }
     }
+    Ok(())
+}
+
+/// Maps the control area that an owner created in `file`, in another program of the same version.
+pub fn map_again(layout: &SpaceLayout, file: BorrowedFd<'_>) -> Result<Control, Error> {
+    let at = map(layout, libc::MAP_SHARED, file.as_raw_fd())?;
+    // SAFETY: `map` returned the area above. The owner filled it in: the space's parameters follow
+    // the code.
+    unsafe {
+        protect_code(layout, at)?;
+        Ok(Control::at(at.cast::<u8>().add(TEXT_SIZE).cast()))
+    }
+}
+
+/// Maps and fills the control area of `layout`. If `is_shared`, forked children share the area with
+/// the owner. With `file`, an empty one, other programs can map the area ([`map_again`]). If
+/// `is_fixed`, the parts of tasks lie at fixed addresses in their segments.
+///
+/// # Errors
+/// EEXIST if the window is taken, or ENOMEM.
+pub fn create(
+    layout: &SpaceLayout,
+    is_shared: bool,
+    file: Option<BorrowedFd<'_>>,
+    is_fixed: bool,
+) -> Result<Control, Error> {
+    let at = match (file, is_shared) {
+        (Some(file), _) => {
+            memory::set_size(file, size_of_area(layout.tasks_max()) as u64)?;
+            map(layout, libc::MAP_SHARED, file.as_raw_fd())?
+        }
+        (None, true) => map(layout, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)?,
+        (None, false) => map(layout, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)?,
+    };
     // SAFETY: `mmap` returned the area above, with the size that `size_of_area` computed for the
     // code and all parts in this order. No other thread has its address yet.
     unsafe {
         ptr::copy_nonoverlapping(IMAGE.as_ptr(), at.cast::<u8>(), IMAGE.len());
-        if libc::mprotect(at, TEXT_SIZE, libc::PROT_READ | libc::PROT_EXEC) != 0 {
-            let error = last("mprotect of the gate");
-            libc::munmap(at, size);
-            return Err(error);
-        }
+        protect_code(layout, at)?;
         let mut part = at.cast::<u8>().add(TEXT_SIZE);
         let [space_size, slots, images, sites, regions, pids, outsides, asks, _] =
             parts(layout.tasks_max());

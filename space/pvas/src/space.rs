@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Once, RwLock};
@@ -19,6 +20,7 @@ use crate::child::{self, Attributes};
 use crate::copy_plan;
 use crate::domain::{DomainInfo, Domains};
 use crate::error::Error;
+use crate::keeper_program;
 use crate::kernel_copies;
 use crate::memory::Memory;
 use crate::owner;
@@ -199,9 +201,11 @@ impl Space {
         let keeps_access = keeps_access()?;
         let watcher = Watcher::get()?;
         guard_the_break();
+        let control_file = if shared { keeper_program::control_file()? } else { None };
         let wanted = Wanted {
             segment_size,
             is_shared: shared,
+            file: control_file.as_ref().map(AsFd::as_fd),
             is_fixed: options.fixed_addresses || window::wants_fixed_addresses()?,
             start: options.window,
         };
@@ -227,7 +231,7 @@ impl Space {
             owner::permit_losses(control);
         }
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
-        let domains = RwLock::new(memory.map(Domains::new));
+        let domains = RwLock::new(memory.map(|memory| Domains::new(memory, control_file)));
         Ok(Self { control, layout, key, destroyed: AtomicBool::new(false), domains })
     }
 

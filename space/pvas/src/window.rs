@@ -7,6 +7,7 @@
 //! one at its start.
 
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 
 use control::Control;
@@ -63,11 +64,13 @@ fn random_shift(most: u64) -> Result<u64, Error> {
 }
 
 /// A window to be made.
-pub(crate) struct Wanted {
+pub(crate) struct Wanted<'a> {
     /// Bytes of a segment.
     pub segment_size: u64,
     /// The tasks' memory is shared memory.
     pub is_shared: bool,
+    /// An empty file for the control area, if other programs are to map it.
+    pub file: Option<BorrowedFd<'a>>,
     /// The addresses are fixed.
     pub is_fixed: bool,
     /// The required start.
@@ -77,7 +80,7 @@ pub(crate) struct Wanted {
 /// Maps a control area in a gap between the windows and the other mappings. `tasks` returns the
 /// number of IDs that fit into a gap of the given size, if any.
 pub(crate) fn take(
-    wanted: &Wanted,
+    wanted: &Wanted<'_>,
     tasks: impl Fn(u64) -> Option<u32>,
 ) -> Result<(Control, SpaceLayout), Error> {
     let mut windows = WINDOWS.lock().expect("no panic while held");
@@ -95,7 +98,7 @@ pub(crate) fn take(
         let start = gap.start + random_shift(shift_max(&gap, size, wanted))?;
         let layout = SpaceLayout::new(start, wanted.segment_size, tasks_max)
             .map_err(|_| Error::NoAddressSpace)?;
-        match owner::create(&layout, wanted.is_shared, wanted.is_fixed) {
+        match owner::create(&layout, wanted.is_shared, wanted.file, wanted.is_fixed) {
             Ok(control) => {
                 windows.push(start..start + size);
                 return Ok((control, layout));
@@ -119,7 +122,7 @@ pub(crate) fn release(start: u64) {
 
 /// Returns how far a window of `size` bytes may begin behind the start of a gap that is large
 /// enough for it.
-fn shift_max(gap: &Range<u64>, size: u64, wanted: &Wanted) -> u64 {
+fn shift_max(gap: &Range<u64>, size: u64, wanted: &Wanted<'_>) -> u64 {
     if wanted.is_fixed || wanted.start.is_some() {
         return 0;
     }

@@ -32,8 +32,8 @@ fn many(mpi: Mpi) -> usize {
 }
 
 /// A program that looks for MPI's functions, by weak symbols or dlsym(3), finds the same as
-/// without the library, be it linked to the MPI or a plug-in of a program that is not. What it
-/// finds works, also below wrappers of its own.
+/// without the libraries that stand before the MPI, be it linked to the MPI or a plug-in of a
+/// program that is not. What it finds works, also below wrappers of its own.
 pub fn has_the_functions_of_the_mpi_and_no_others(mpi: Mpi) {
     let linked = Cmd::new(mpi.compile("mpi_names.c"));
     let plugin = mpi.compile_with("mpi_names.c", &["-DPLUGIN", "-shared", "-fPIC"]);
@@ -42,10 +42,14 @@ pub fn has_the_functions_of_the_mpi_and_no_others(mpi: Mpi) {
         let run = |command: Cmd| command.time_limit(TIME_LIMIT).run().ok();
         let without = run(mpi.launch(2).command(program.clone()));
         assert!(without.contains("PMPI_Alltoall weak dlsym\n"), "{without}");
-        let library = format!("LD_PRELOAD={}", bin_dir().join("libnagaya_coll.so").display());
-        let with = || mpi.launch(2).args(["env", &library]);
-        assert_eq!(without, run(with().command(program.clone())));
-        assert_eq!(without, run(with().arg(nagaya_path()).arg("exec").command(program)));
+        let [coll, traffic] = ["coll", "traffic"]
+            .map(|name| bin_dir().join(format!("libnagaya_{name}.so")).display().to_string());
+        let with =
+            |libraries: &str| mpi.launch(2).args(["env", &format!("LD_PRELOAD={libraries}")]);
+        for libraries in [&coll, &traffic, &format!("{traffic}:{coll}")] {
+            assert_eq!(without, run(with(libraries).command(program.clone())), "{libraries}");
+        }
+        assert_eq!(without, run(with(&coll).arg(nagaya_path()).arg("exec").command(program)));
     }
 }
 

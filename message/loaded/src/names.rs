@@ -1,4 +1,4 @@
-//! The library's names exist for a program exactly if its MPI has them.
+//! The names of a library before the MPI exist for a program exactly if its MPI has them.
 //!
 //! A program may look for a function by a weak symbol or dlsym(3), for example for the functions
 //! with large counts, which only MPI 4 has. It must not find this library's function if the MPI has
@@ -13,12 +13,12 @@
 //!
 //! The names are not indirect functions from the start: the dynamic linker would report an error
 //! for libraries that it binds earlier, such as an MPI's for Fortran. Such a library sees all
-//! names, so each function works under every MPI (`counts`).
+//! names, also those that the MPI lacks.
 //!
 //! The code runs while the library is relocated, as the resolver of its own indirect function.
-//! That function's relocation comes after all others of the library.
+//! That function's relocation comes after all others of the library. The library must be linked
+//! with `-z separate-code`: its symbol table is written, and must be apart from its code.
 
-use std::arch::global_asm;
 use std::ffi::CStr;
 
 use libc::{Elf64_Sym, PF_X, PROT_READ, PROT_WRITE};
@@ -30,83 +30,97 @@ use crate::elf::{self, Object};
 const INDIRECT: u8 = STB_GLOBAL << 4 | STT_GNU_IFUNC;
 const PAGE: usize = 4096;
 
-global_asm!(
-    ".pushsection .text.nagaya_coll_at_load, \"ax\", @progbits",
-    ".type nagaya_coll_at_load, @gnu_indirect_function",
-    "nagaya_coll_at_load:",
-    "jmp {at_load}",
-    ".size nagaya_coll_at_load, . - nagaya_coll_at_load",
-    ".popsection",
-    ".pushsection .data.rel.ro.nagaya_coll_loaded, \"aw\", @progbits",
-    ".balign 8",
-    ".globl nagaya_coll_loaded",
-    ".hidden nagaya_coll_loaded",
-    "nagaya_coll_loaded: .quad nagaya_coll_at_load",
-    ".popsection",
-    at_load = sym at_load,
-);
+/// An address in the library that contains this code.
+static IN_THIS_LIBRARY: u8 = 0;
 
-unsafe extern "C" {
-    static nagaya_coll_loaded: usize;
-}
-
-/// Keeps the relocation, to which nothing else refers.
-#[used]
-static LOADED: Reference = Reference(&raw const nagaya_coll_loaded);
-
-struct Reference(#[allow(dead_code, reason = "only its relocation matters")] *const usize);
-
-// SAFETY: the pointer is never read; only its relocation has an effect.
-unsafe impl Sync for Reference {}
-
-/// A function that this library exports.
-struct Name {
-    own: &'static CStr,
+/// A function that the library exports. [`name!`](crate::name) makes it.
+pub struct Name {
+    /// The exported name.
+    pub own: &'static CStr,
     /// The name of the MPI's function in the profiling interface.
-    mpis: &'static CStr,
+    pub mpis: &'static CStr,
     /// Returns the function's address; null if the MPI has none.
-    resolve: extern "C" fn() -> usize,
+    pub resolve: extern "C" fn() -> usize,
 }
 
-macro_rules! names {
-    ($($function:ident $profiled:ident),* $(,)?) => {
-        [$(names!(@one $function, $profiled), names!(@one $profiled, $profiled)),*]
-    };
-    (@one $name:ident, $profiled:ident) => {{
-        const OWN: &CStr = terminated(concat!(stringify!($name), "\0"));
-        const MPIS: &CStr = terminated(concat!(stringify!($profiled), "\0"));
+/// Makes the [`Name`] of an exported function: its name, that of the MPI's function in the profiling
+/// interface, and the function.
+#[macro_export]
+macro_rules! name {
+    ($own:expr, $mpis:expr, $function:expr) => {{
+        const OWN: &::std::ffi::CStr = $crate::names::terminated(concat!($own, "\0"));
+        const MPIS: &::std::ffi::CStr = $crate::names::terminated(concat!($mpis, "\0"));
         extern "C" fn resolve() -> usize {
-            resolved(OWN, MPIS, all::$name as *const () as usize)
+            $crate::names::resolved(OWN, MPIS, $function as *const () as usize)
         }
-        Name { own: OWN, mpis: MPIS, resolve }
+        $crate::names::Name { own: OWN, mpis: MPIS, resolve }
     }};
 }
 
-const fn terminated(name: &'static str) -> &'static CStr {
+/// Places the calling library before the MPI: defines the symbol [`MARKER`](crate::MARKER), and lets
+/// only those of the library's names exist that the MPI has. The argument is an iterator over the
+/// `Name`s of all functions that the library exports; it can be cloned and allocates nothing.
+#[macro_export]
+macro_rules! stand_before_mpi {
+    ($names:expr) => {
+        /// Tells other libraries that this one is not the MPI.
+        #[unsafe(no_mangle)]
+        #[allow(non_upper_case_globals, reason = "the name of a symbol")]
+        pub static nagaya_stands_before_mpi: u8 = 1;
+
+        ::std::arch::global_asm!(
+            ".pushsection .text.nagaya_at_load, \"ax\", @progbits",
+            ".type nagaya_at_load, @gnu_indirect_function",
+            "nagaya_at_load:",
+            "jmp {at_load}",
+            ".size nagaya_at_load, . - nagaya_at_load",
+            ".popsection",
+            ".pushsection .data.rel.ro.nagaya_loaded, \"aw\", @progbits",
+            ".balign 8",
+            ".globl nagaya_loaded",
+            ".hidden nagaya_loaded",
+            "nagaya_loaded: .quad nagaya_at_load",
+            ".popsection",
+            at_load = sym nagaya_names_at_load,
+        );
+
+        unsafe extern "C" {
+            static nagaya_loaded: usize;
+        }
+
+        /// Keeps the relocation, to which nothing else refers.
+        #[used]
+        static NAGAYA_LOADED: $crate::names::Reference =
+            $crate::names::Reference(&raw const nagaya_loaded);
+
+        /// Returns the address of an indirect function that no caller uses.
+        extern "C" fn nagaya_names_at_load() -> usize {
+            $crate::names::at_load($names);
+            nagaya_names_at_load as *const () as usize
+        }
+    };
+}
+
+/// A pointer of which only the relocation has an effect.
+pub struct Reference(#[allow(dead_code, reason = "see above")] pub *const usize);
+
+// SAFETY: the pointer is never read.
+unsafe impl Sync for Reference {}
+
+/// Returns the string of a literal that ends with a zero.
+pub const fn terminated(name: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(name.as_bytes()) {
         Ok(name) => name,
         Err(_) => panic!("a name has no zero byte"),
     }
 }
 
-/// All functions that the library exports.
-static NAMES: [Name; 36] = names! {
-    MPI_Init PMPI_Init, MPI_Init_thread PMPI_Init_thread, MPI_Finalize PMPI_Finalize,
-    MPI_Barrier PMPI_Barrier,
-    MPI_Bcast PMPI_Bcast, MPI_Reduce PMPI_Reduce, MPI_Allreduce PMPI_Allreduce,
-    MPI_Allgather PMPI_Allgather, MPI_Alltoall PMPI_Alltoall,
-    MPI_Bcast_c PMPI_Bcast_c, MPI_Reduce_c PMPI_Reduce_c, MPI_Allreduce_c PMPI_Allreduce_c,
-    MPI_Allgather_c PMPI_Allgather_c, MPI_Alltoall_c PMPI_Alltoall_c,
-    MPI_Send PMPI_Send, MPI_Isend PMPI_Isend, MPI_Wait PMPI_Wait, MPI_Waitall PMPI_Waitall,
-};
-
-mod all {
-    pub use crate::calls::*;
-    pub use crate::messages::*;
+fn is_own(object: &Object) -> bool {
+    object.segment(&raw const IN_THIS_LIBRARY as usize).is_some()
 }
 
-fn is_own(object: &Object) -> bool {
-    object.segment(&raw const LOADED as usize).is_some()
+fn stands_before(object: &Object) -> bool {
+    object.symbol(crate::MARKER).is_some()
 }
 
 /// Returns the loaded MPI: the first object with a function of the profiling interface that does
@@ -114,8 +128,7 @@ fn is_own(object: &Object) -> bool {
 fn loaded_mpi() -> Option<Object> {
     let mut mpi = None;
     elf::for_each(|object| {
-        let is_before = object.symbol(loaded::MARKER).is_some();
-        if !is_before && object.symbol(c"PMPI_Barrier").is_some() {
+        if !stands_before(&object) && object.symbol(c"PMPI_Barrier").is_some() {
             mpi = Some(object);
         }
         mpi.is_some()
@@ -124,14 +137,14 @@ fn loaded_mpi() -> Option<Object> {
 }
 
 /// Returns the address for an indirect function: `function`, if the MPI has it. Otherwise, returns
-/// the address that the name has without this library.
-fn resolved(own: &CStr, mpis: &CStr, function: usize) -> usize {
+/// the address that the name has without the libraries that stand before the MPI.
+pub fn resolved(own: &CStr, mpis: &CStr, function: usize) -> usize {
     if loaded_mpi().is_some_and(|mpi| mpi.symbol(mpis).is_some()) {
         return function;
     }
     let mut others = 0;
     elf::for_each(|object| {
-        if !is_own(&object) {
+        if !stands_before(&object) {
             others = object.function(own).unwrap_or(0);
         }
         others != 0
@@ -139,9 +152,8 @@ fn resolved(own: &CStr, mpis: &CStr, function: usize) -> usize {
     others
 }
 
-/// Hides names or makes them indirect. Returns the address of an indirect function that no caller
-/// uses.
-extern "C" fn at_load() -> usize {
+/// Hides names of the calling library, or makes them indirect.
+pub fn at_load(names: impl Iterator<Item = &'static Name> + Clone) {
     let mut own = None;
     elf::for_each(|object| {
         if is_own(&object) {
@@ -150,13 +162,16 @@ extern "C" fn at_load() -> usize {
         own.is_some()
     });
     if let Some(own) = own {
-        set_names(&own, loaded_mpi().as_ref());
+        set_names(names, &own, loaded_mpi().as_ref());
     }
-    at_load as *const () as usize
 }
 
-fn set_names(own: &Object, mpi: Option<&Object>) {
-    let symbols = || NAMES.iter().filter_map(|name| Some((name, own.symbol(name.own)?)));
+fn set_names(
+    names: impl Iterator<Item = &'static Name> + Clone,
+    own: &Object,
+    mpi: Option<&Object>,
+) {
+    let symbols = || names.clone().filter_map(|name| Some((name, own.symbol(name.own)?)));
     let Some(first) = symbols().map(|(_, symbol)| symbol).min() else { return };
     let Some(last) = symbols().map(|(_, symbol)| symbol).max() else { return };
     let is_code = |symbol: *mut Elf64_Sym| {
