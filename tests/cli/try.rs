@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nagaya_tests::mpi::{self, MPICH_4, Mpi, OPEN_MPI_4};
-use nagaya_tests::{WorkDir, nagaya};
+use nagaya_tests::{Cmd, WorkDir, bin_dir, nagaya};
 use serde_json::Value;
 
 fn json(file: &Path) -> Value {
@@ -68,6 +68,25 @@ fn counts_of_exec(mpi: Mpi) {
 #[test]
 fn exec_counts_the_messages_of_each_mpi() {
     mpi::ALL.into_iter().for_each(counts_of_exec);
+}
+
+#[test]
+fn records_of_a_job_that_was_killed_do_not_count() {
+    for mpi in [OPEN_MPI_4, MPICH_4] {
+        let dir = WorkDir::new();
+        let (file, records) = (dir.join("report.json"), dir.join("report.json.ranks"));
+        std::fs::create_dir(&records).expect("a new directory");
+        let counting = Cmd::new("env")
+            .arg(format!("LD_PRELOAD={}", bin_dir().join("libnagaya_traffic.so").display()))
+            .arg(format!("NAGAYA_TRAFFIC_DIR={}", records.display()))
+            .arg(mpi.compile("mpi_pairs.c"));
+        mpi.launch(4).command(counting).run().ok();
+        assert_eq!(std::fs::read_dir(&records).expect("directory").count(), 4);
+        let exec = nagaya("exec").arg("--report").arg(&file).arg(mpi.compile("mpi_traffic.c"));
+        mpi.launch(2).command(exec).run().ok();
+        are_right(&json(&file));
+        assert!(!records.exists(), "{} is left", records.display());
+    }
 }
 
 #[test]
