@@ -6,12 +6,12 @@
  *     pip_tasks SPAWNS ROUNDS NOOP    (PVAS)
  *     pip_tasks SPAWNS ROUNDS NOOP                    (PiP)
  *
- * Needs an installed PiP 2 for the latter; no part of Nagaya's build compiles it. With a stock glibc,
- * PiP starts only a few tasks in the life of a process, so SPAWNS must be about 4. Starts NOOP,
- * which ends at once, by posix_spawn and as a task by turns, and prints the median time until
+ * Needs an installed PiP 2 for the latter; no part of Nagaya's build compiles it. With a stock
+ * glibc, PiP starts only a few tasks in the life of a process, so SPAWNS must be about 4. Starts
+ * NOOP, which ends at once, by posix_spawn and as a task by turns, and prints the median time until
  * waitpid has returned: "spawn POSIX_NS TASK_NS". Then two tasks pass a buffer of each size to and
- * fro: one writes it, sets a flag, and the other copies it directly from the writer's memory. Prints
- * "pass BYTES NS", the median time of one way with the copy and without the writing.
+ * fro: one writes it, sets a flag, and the other copies it directly from the writer's memory.
+ * Prints "pass BYTES NS", the median time of one way with the copy and without the writing.
  */
 #define _GNU_SOURCE
 #include "times.h"

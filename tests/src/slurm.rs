@@ -1,5 +1,5 @@
 //! A Slurm cluster on this machine, for tests of srun. Its daemons run as this user, with all
-//! their files in a separate directory. All nodes are one host, or each is in namespaces of its own.
+//! their files in a separate directory. All nodes are one host, or each has its own namespaces.
 
 use std::net::TcpListener;
 use std::path::PathBuf;

@@ -1,10 +1,10 @@
 //! `nagaya exec --report`: the messages that the ranks of this run have counted.
 //!
-//! Each rank leaves its record in a directory beside the file. Its name is that of the file, because
-//! some launchers have no name for a job that is the same on all nodes. When its task has ended, each stub
-//! writes the file anew from all records, so the last one's is complete. On nodes without a common
-//! file system each has a file with its own ranks. Ranks of nodes that do not even have the
-//! directory are not counted.
+//! Each rank leaves its record in a directory beside the file. Its name is that of the file,
+//! because some launchers have no name for a job that is the same on all nodes. When its task has ended,
+//! each stub writes the file anew from all records, so the last one's is complete. On nodes without
+//! a common file system each has a file with its own ranks. Ranks of nodes that do not even have
+//! the directory are not counted.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -86,8 +86,8 @@ impl Wanted {
             Err(why) if why.kind() != ErrorKind::AlreadyExists => return Err(failed(&file, why)),
             _ => {}
         }
-        // A job that was killed may have left records. No rank of this job has left one yet: MPI_Init
-        // returns when all have called it.
+        // A job that was killed may have left records. No rank of this job has left one yet:
+        // MPI_Init returns when all have called it.
         if let Some(rank) = launched.rank {
             let _ = fs::remove_file(directory.join(traffic::file_name(rank)));
         }

@@ -22,8 +22,8 @@ impl Scratch {
 
     /// Creates a directory for files from all nodes of a job.
     ///
-    /// It is in TMPDIR if the user has set that. Else it is in the working directory, which clusters
-    /// usually share, unless that is not writable.
+    /// It is in TMPDIR if the user has set that. Else it is in the working directory, which
+    /// clusters usually share, unless that is not writable.
     ///
     /// # Errors
     /// No directory can be created in TMPDIR.
