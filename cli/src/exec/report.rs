@@ -1,10 +1,10 @@
 //! `nagaya exec --report`: the messages that the ranks of this run have counted.
 //!
-//! Each rank leaves its record in a directory beside the file. Its name is that of the file,
-//! because some launchers have no name for a job that is the same on all nodes. When its task has ended,
-//! each stub writes the file anew from all records, so the last one's is complete. On nodes without
-//! a common file system each has a file with its own ranks. Ranks of nodes that do not even have
-//! the directory are not counted.
+//! Each rank leaves its record in a directory beside the file. The directory is named after the
+//! file, because some launchers have no name for a job that is the same on all nodes. When its task
+//! has ended, each stub writes the file anew from all records, so the last one's is complete. On
+//! nodes without a common file system each has a file with its own ranks. Ranks of nodes that do
+//! not even have the directory are not counted.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
