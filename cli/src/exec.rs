@@ -16,6 +16,7 @@ use pvas::Protection;
 
 use crate::delegatee::Place;
 use crate::program;
+use report::Wanted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -113,8 +114,8 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
     let mut path_of_data = choice::choose(wanted, &launched, &machine, &variable)?;
     show_path(options.verbose, &job, &path_of_data);
     let report = options.report.as_deref();
-    let report =
-        report.map(|file| report::Wanted::new(file, &job, &mut path_of_data)).transpose()?;
+    let report = report.map(|file| Wanted::new(file, &job, &launched, &mut path_of_data));
+    let report = report.transpose()?.flatten();
     let exec = Exec {
         job,
         path: path.clone(),

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use control::{Protection, this_task};
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
-use nagaya_server::{Failure, job, kernel_version, server};
+use nagaya_server::{Failure, apart, job, kernel_version, query, server};
 use pager::Stops;
 use sync::wait::policy::Mode;
 use sync::wait::{quota, settings, wake};
@@ -149,6 +149,8 @@ fn facts() -> Vec<Fact> {
     add("copy", "copies by", copies());
     add("wait", "waits", waits());
     add("job", "this process", this_process());
+    add("container", "container", rights::container());
+    add("running", "running jobs", running_jobs());
     for (key, title, value) in kernels_copy() {
         add(key, title, value);
     }
@@ -305,6 +307,12 @@ fn this_process() -> String {
         }
         None => "an ordinary process".into(),
     }
+}
+
+/// Describes the spaces of the running jobs that launchers have started here.
+fn running_jobs() -> String {
+    let jobs = apart::describe(&query::jobs().unwrap_or_default().jobs);
+    if jobs.is_empty() { "none".into() } else { jobs.join("; ") }
 }
 
 fn max_map_count() -> String {

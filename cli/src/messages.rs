@@ -50,7 +50,8 @@ pub enum Where {
 }
 
 impl Where {
-    fn name(self) -> &'static str {
+    /// Returns the name for people.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Itself => "to itself",
             Self::Node => "within the node",

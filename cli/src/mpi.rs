@@ -18,8 +18,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-use nagaya_server::protocol::Status;
-use nagaya_server::{Failure, kernel_version, query};
+use nagaya_server::{Failure, apart, kernel_version, query};
 use paths::choice::{self, Machine};
 use paths::launched::Launched;
 
@@ -83,7 +82,7 @@ pub fn report(
             Err(obstacle) => obstacle.why.clone(),
         },
     );
-    for line in ranks() {
+    for line in apart::describe(&query::jobs().unwrap_or_default().jobs) {
         add("ranks", "running job", line);
     }
     for (key, title, value) in crate::kernel_copy::kernels_copy() {
@@ -152,16 +151,6 @@ fn verdict(obstacle: Option<&Obstacle>, threshold: Option<u64>) -> String {
         ),
         (None, None) => "yes: large messages go through the space, one copy in user space".into(),
     }
-}
-
-/// Lists, for each running job of this user, the number of ranks in its space.
-fn ranks() -> Vec<String> {
-    let line = |job: query::JobStatus| {
-        let Status { job, present, expected, .. } = job.status;
-        let expected = expected?;
-        Some(format!("{job}: {present} of {expected} ranks of this node are in one space"))
-    };
-    query::jobs().unwrap_or_default().jobs.into_iter().filter_map(line).collect()
 }
 
 /// Tests whether tasks can be created here and the gate reaches their libc: starts a task, which

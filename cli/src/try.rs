@@ -100,7 +100,10 @@ fn launched(options: &Options, runs: &Runs<'_>) -> Result<Outcome, Failure> {
         return Err(Failure::ours("try: libnagaya-traffic.so is not installed with this nagaya"));
     };
     let nagaya = this_program()?;
-    let directory = runs.directory("counts")?;
+    let shared = Scratch::of_all_nodes()?;
+    let directory = shared.path().join("counts");
+    let made = std::fs::create_dir(&directory);
+    made.map_err(|why| Failure::ours(format!("{}: {why}", directory.display())))?;
     let counting = [
         OsString::from("env"),
         setting(PRELOAD, preload(&library, std::env::var_os(PRELOAD).as_deref())),
@@ -109,10 +112,11 @@ fn launched(options: &Options, runs: &Runs<'_>) -> Result<Outcome, Failure> {
     // These two runs also load the program and its data into memory.
     let plain = runs.run("without Nagaya, counting", &line.with(&counting), None)?;
     let records = messages::read(&directory);
-    let report = runs.file("with.json");
+    let report = shared.path().join("with.json");
     let mut counted = vec![nagaya.clone(), "exec".into(), "--report".into()];
     counted.push(report.clone().into());
-    let ours = runs.run("with Nagaya, counting", &line.with(&counted), None)?;
+    let ours = runs.run("with Nagaya, counting", &line.with(&counted), None);
+    let ours = ours.map_err(|why| with_remedy(why, shared.path()))?;
     let comparison = Comparison::of(&plain.output, &ours.output);
     let sides = [options.command.clone(), line.with(&[nagaya, "exec".into()])];
     let [without, with] = time(options, runs, &sides, [None, None])?;
@@ -122,8 +126,17 @@ fn launched(options: &Options, runs: &Runs<'_>) -> Result<Outcome, Failure> {
         without: Side { counts: messages::Job::of(&records), ..Side::new(without) },
         with: Side::new(with),
         counted_with: counted_with.and_then(|text| serde_json::from_str(&text).ok()),
+        uncounted_in: plain.has_lost_records().then(|| shared.path().to_owned()),
         ..Outcome::new(comparison)
     })
+}
+
+/// Adds the remedy to a failure of a job whose nodes lack the directory of the counts.
+fn with_remedy(failure: Failure, shared: &std::path::Path) -> Failure {
+    match failure.message.contains(&*shared.to_string_lossy()) {
+        true => Failure { message: failure.message + &verdict::elsewhere(shared), ..failure },
+        false => failure,
+    }
 }
 
 /// Tries a program with threads on several nodes of this machine.

@@ -197,6 +197,25 @@ fn all_functions_that_communicate_are_counted() {
 }
 
 #[test]
+fn records_of_a_job_that_was_killed_do_not_count() {
+    for mpi in [OPEN_MPI_4, MPICH_4] {
+        let dir = WorkDir::new();
+        let (file, records) = (dir.join("report.json"), dir.join("report.json.ranks"));
+        std::fs::create_dir(&records).expect("a new directory");
+        let counting = Cmd::new("env")
+            .arg(format!("LD_PRELOAD={}", bin_dir().join("libnagaya_traffic.so").display()))
+            .arg(format!("NAGAYA_TRAFFIC_DIR={}", records.display()))
+            .arg(mpi.compile("mpi_pairs.c"));
+        mpi.launch(4).command(counting).run().ok();
+        assert_eq!(std::fs::read_dir(&records).expect("directory").count(), 4);
+        let exec = nagaya("exec").arg("--report").arg(&file).arg(mpi.compile("mpi_traffic.c"));
+        mpi.launch(2).command(exec).run().ok();
+        are_right(&json(&file), "");
+        assert!(!records.exists(), "{} is left", records.display());
+    }
+}
+
+#[test]
 fn exec_writes_its_report_as_text_for_people() {
     let dir = WorkDir::new();
     let file = dir.join("report");

@@ -31,7 +31,7 @@ pub struct Session {
     prefix: Prefix,
     last: Option<Output>,
     /// The cluster of blocks that use one.
-    slurm: Option<Slurm>,
+    slurm: Option<Slurm<'static>>,
     /// A block was skipped; the blocks after it may need its results.
     skipped: bool,
     /// A block has used PVM's console, which starts a virtual machine.

@@ -236,32 +236,95 @@ fn ranks_with_other_rights_are_apart_and_keep_their_rights() {
     }
 }
 
+/// The lines of `nagaya info` and `nagaya info --mpi` about running jobs, while a job of two ranks
+/// runs that are started under `around`.
+fn said_of_a_job(around: &dyn Fn(Cmd) -> Cmd, runtime: &WorkDir) -> [String; 2] {
+    let over = runtime.path().join("over");
+    // Ranks would outlive a launcher that is killed.
+    let stay = format!("echo up; until [ -e {} ]; do sleep 0.05; done", over.display());
+    let exec = around(nagaya("exec").args(["sh", "-c", &stay]));
+    let mut job = OPEN_MPI_4.launch(2).command(exec).env("XDG_RUNTIME_DIR", runtime.path()).spawn();
+    job.wait_for("`up` twice", |text| text.matches("up").count() == 2);
+    let said = [("running=", &["--parsable"][..]), ("ranks=", &["--parsable", "--mpi"])];
+    let said = said.map(|(key, options)| {
+        let info = nagaya("info").args(options).env("XDG_RUNTIME_DIR", runtime.path()).run();
+        let lines = info.stdout.lines().filter_map(|line| line.strip_prefix(key));
+        let lines: Vec<&str> = lines.collect();
+        assert!(lines.len() == 1, "one line for the job: {info}");
+        lines[0].to_owned()
+    });
+    std::fs::write(over, "").expect("write");
+    assert!(job.wait().status.success());
+    said
+}
+
 #[test]
 fn info_counts_the_ranks_of_running_jobs() {
-    let flags = &["--fork", "--pid", "--mount-proc"];
-    let mut jobs: Vec<(&[&str], &str)> = vec![(&[], "2 of 2")];
-    if possible(unshare(flags, Cmd::new("true"))) {
-        jobs.push((flags, "1 of 2"));
+    for said in said_of_a_job(&|exec| exec, &WorkDir::short()) {
+        assert!(said.ends_with(": 2 of 2 ranks of this node are in one space"), "{said}");
     }
-    for (flags, count) in jobs {
-        let runtime = WorkDir::short();
-        let over = runtime.path().join("over");
-        // Ranks would outlive a launcher that is killed.
-        let stay = format!("echo up; until [ -e {} ]; do sleep 0.05; done", over.display());
-        let exec = nagaya("exec").args(["sh", "-c", &stay]);
-        let exec = if flags.is_empty() { exec } else { unshare(flags, exec) };
-        let mut job =
-            OPEN_MPI_4.launch(2).command(exec).env("XDG_RUNTIME_DIR", runtime.path()).spawn();
-        job.wait_for("`up` twice", |text| text.matches("up").count() == 2);
-        let info = nagaya("info").args(["--mpi=mpirun.openmpi", "--parsable"]);
-        let info = info.env("XDG_RUNTIME_DIR", runtime.path()).run();
-        let spaces = if flags.is_empty() { 1 } else { 2 };
-        let line = format!(": {count} ranks of this node are in one space");
-        let lines =
-            info.stdout.lines().filter(|it| it.starts_with("ranks=") && it.ends_with(&line));
-        let count = lines.count();
-        std::fs::write(over, "").expect("write");
-        assert!(job.wait().status.success());
-        assert_eq!(count, spaces, "{info}");
+    let none = nagaya("info").arg("--parsable").env("XDG_RUNTIME_DIR", WorkDir::short().path());
+    let none = none.run().ok();
+    assert!(none.contains("\nrunning=none\n"), "{none}");
+}
+
+#[test]
+fn info_names_the_differences_of_containers() {
+    let all = ["mount namespaces", "PID namespaces", "IPC namespaces", "user namespaces"];
+    let user: &[&str] = &["--user", "--map-root-user"];
+    for (flags, differences) in [
+        (&["--fork", "--pid", "--mount-proc"][..], &all[..2]),
+        (&["--mount", "--ipc"], &[all[0], all[2]]),
+        (user, &all[3..]),
+        (&[&["--fork", "--pid", "--mount-proc", "--ipc"], user].concat(), &all),
+    ] {
+        if !possible(unshare(flags, Cmd::new("true"))) {
+            continue;
+        }
+        for said in said_of_a_job(&|exec| unshare(flags, exec), &WorkDir::short()) {
+            assert!(said.contains("its 2 ranks on this node have different "), "{said}");
+            for name in all {
+                assert_eq!(said.contains(name), differences.contains(&name), "{name}: {said}");
+            }
+            for remedy in REMEDIES {
+                assert!(said.contains(remedy), "{said}");
+            }
+        }
     }
+}
+
+/// A container with a directory of sockets of its own, as one with its own /tmp.
+#[test]
+fn info_in_a_container_counts_the_ranks_that_it_sees() {
+    let flags = &["--fork", "--pid", "--ipc", "--mount-proc"];
+    if !possible(unshare(flags, Cmd::new("true"))) {
+        return;
+    }
+    let dir = WorkDir::short();
+    let script = format!(
+        "export XDG_RUNTIME_DIR={0}/$OMPI_COMM_WORLD_RANK; mkdir $XDG_RUNTIME_DIR\n\
+         {1} exec sh -c 'echo up; until [ -e {0}/over ]; do sleep 0.05; done' &\n\
+         until [ -n \"$({1} ps --parsable)\" ]; do sleep 0.05; done\n\
+         {1} info --parsable; touch {0}/said$OMPI_COMM_WORLD_RANK; wait",
+        dir.path().display(),
+        nagaya_path().display()
+    );
+    let rank = unshare(flags, Cmd::new("sh").args(["-c", &script]));
+    let mut job = OPEN_MPI_4.launch(2).command(rank).spawn();
+    wait_until("both have said it", TIME_LIMIT, || {
+        assert!(job.is_running(), "{}", job.stderr());
+        ["said0", "said1"].iter().all(|name| dir.join(name).exists())
+    });
+    std::fs::write(dir.join("over"), "").expect("write");
+    let said = job.wait().ok();
+    assert_eq!(said.matches("only 1 of its 2 ranks on this node are in this space").count(), 2);
+    assert_eq!(said.matches("container=separate PID, IPC namespace: ").count(), 2, "{said}");
+    let here = nagaya("info").arg("--parsable").run().ok();
+    let namespaces = ["pid:[4026531836]", "user:[4026531837]", "ipc:[4026531839]"];
+    let own = ["pid", "user", "ipc"].map(|name| {
+        let link = std::fs::read_link(format!("/proc/self/ns/{name}")).expect("a namespace");
+        link.display().to_string()
+    });
+    let wanted = if own == namespaces { "\ncontainer=none: " } else { "\ncontainer=separate " };
+    assert!(here.contains(wanted), "{here}");
 }

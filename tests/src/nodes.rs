@@ -79,9 +79,10 @@ impl Nodes {
         }
         let dir = WorkDir::new();
         let names = &NAMES[..count];
-        let address = |node: usize| format!("10.250.0.{}", node + 1);
-        let lines =
-            names.iter().enumerate().map(|(node, name)| format!("{} {name}\n", address(node)));
+        let lines = names
+            .iter()
+            .enumerate()
+            .map(|(node, name)| format!("{} {name}\n", Self::address(node)));
         dir.write("hosts", format!("127.0.0.1 localhost\n{}", lines.collect::<String>()));
         dir.write_executable("agent", AGENT);
         let apart = if shares == Shares::Files { "apart" } else { "" };
@@ -116,7 +117,7 @@ impl Nodes {
             }
         }
         for node in 0..count {
-            let address = format!("{}/24", address(node));
+            let address = format!("{}/24", Self::address(node));
             ip(node, &["addr", "add", &address, "dev", "eth0"]).run().ok();
             ip(node, &["link", "set", "eth0", "up"]).run().ok();
         }
@@ -128,6 +129,11 @@ impl Nodes {
             });
         }
         Some(nodes)
+    }
+
+    /// Returns the address of a node.
+    pub fn address(node: usize) -> String {
+        format!("10.250.0.{}", node + 1)
     }
 
     /// The program that stands for ssh.

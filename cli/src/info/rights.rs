@@ -18,6 +18,34 @@ pub fn userfaultfd() -> String {
     }
 }
 
+/// The namespaces in which all ranks of a node must be, and the inodes of the machine's first ones
+/// (`linux/nsfs.h`).
+const FIRST_NAMESPACES: [(&str, &str, &str); 3] = [
+    ("pid", "PID", "pid:[4026531836]"),
+    ("user", "user", "user:[4026531837]"),
+    ("ipc", "IPC", "ipc:[4026531839]"),
+];
+
+/// Reports the namespaces that separate this process from those of other containers.
+pub fn container() -> String {
+    let mut own = Vec::new();
+    for (file, name, first) in FIRST_NAMESPACES {
+        match fs::read_link(format!("/proc/self/ns/{file}")) {
+            Ok(link) if link.as_os_str() != first => own.push(name),
+            Ok(_) => {}
+            Err(error) => return format!("unknown: /proc/self/ns/{file}: {error}"),
+        }
+    }
+    match own.is_empty() {
+        true => "none: this process is in the machine's PID, user and IPC namespaces".into(),
+        false => format!(
+            "separate {} namespace: ranks in other containers of this node get other spaces; start \
+             all ranks in one container (nagaya-exec(1))",
+            own.join(", ")
+        ),
+    }
+}
+
 /// Reports whether memfd_create(2) works.
 pub fn memfd() -> String {
     match rustix::fs::memfd_create("nagaya-info", rustix::fs::MemfdFlags::CLOEXEC) {

@@ -12,12 +12,33 @@ use super::library::{Library, beside};
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Creates the directory.
+    /// Creates the directory in TMPDIR.
+    ///
+    /// # Errors
+    /// No directory can be created there.
+    pub fn new() -> Result<Self, Failure> {
+        Self::within(&std::env::temp_dir(), "nagaya-try-XXXXXX")
+    }
+
+    /// Creates a directory for files from all nodes of a job.
+    ///
+    /// It is in TMPDIR if the user has set that. Else it is in the working directory, which
+    /// clusters usually share, unless that is not writable.
     ///
     /// # Errors
     /// No directory can be created in TMPDIR.
-    pub fn new() -> Result<Self, Failure> {
-        let template = std::env::temp_dir().join("nagaya-try-XXXXXX");
+    pub fn of_all_nodes() -> Result<Self, Failure> {
+        let here = match std::env::var_os("TMPDIR") {
+            Some(directory) if !directory.is_empty() => None,
+            _ => std::env::current_dir().ok(),
+        };
+        let here = here.and_then(|here| Self::within(&here, ".nagaya-try-XXXXXX").ok());
+        here.map_or_else(Self::new, Ok)
+    }
+
+    /// Creates a directory with the name `template`, whose Xs are replaced.
+    fn within(place: &Path, template: &str) -> Result<Self, Failure> {
+        let template = place.join(template);
         let fail = |e: std::io::Error| Failure::ours(format!("{}: {e}", template.display()));
         let mut name = template.clone().into_os_string().into_encoded_bytes();
         name.push(0);

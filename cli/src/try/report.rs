@@ -1,5 +1,7 @@
 //! The outcome of `nagaya try`: what `--report` writes (nagaya-try(1)).
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use super::output::Comparison;
@@ -59,6 +61,9 @@ pub struct Outcome {
     /// The same as text.
     #[serde(skip)]
     pub reasons: Option<String>,
+    /// The directory that some ranks lack, so that they are not counted.
+    #[serde(skip)]
+    pub uncounted_in: Option<PathBuf>,
     pub output: Comparison,
 }
 
@@ -76,6 +81,7 @@ impl Outcome {
             with: Side::default(),
             counted_with: None,
             span_report: None,
+            uncounted_in: None,
             reasons: None,
             output,
         }

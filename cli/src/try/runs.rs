@@ -33,6 +33,19 @@ pub struct Run {
     pub seconds: f64,
     /// Its output.
     pub output: Vec<u8>,
+    /// Its standard error.
+    errors: Vec<u8>,
+}
+
+/// The start of the line of a rank that could not write its record, as `libnagaya-traffic.so`
+/// prints it.
+const LOST_RECORD: &str = "nagaya-traffic: ";
+
+impl Run {
+    /// Returns true if a rank could not write its record.
+    pub fn has_lost_records(&self) -> bool {
+        String::from_utf8_lossy(&self.errors).contains(LOST_RECORD)
+    }
 }
 
 impl<'a> Runs<'a> {
@@ -46,14 +59,6 @@ impl<'a> Runs<'a> {
     /// Returns the path of a file.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
-    }
-
-    /// Creates a directory.
-    pub fn directory(&self, name: &str) -> Result<PathBuf, Failure> {
-        let path = self.file(name);
-        let made = fs::create_dir(&path);
-        made.map_err(|why| Failure::ours(format!("{}: {why}", path.display())))?;
-        Ok(path)
     }
 
     /// Runs a command, on these processors only if there are some.
@@ -81,14 +86,15 @@ impl<'a> Runs<'a> {
         let begin = Instant::now();
         let status = command.status().map_err(|why| failed(&why))?;
         let seconds = begin.elapsed().as_secs_f64();
+        let errors = fs::read(&err).unwrap_or_default();
         if INTERRUPTED.load(Ordering::Relaxed) {
             return Err(Failure { message: "try: interrupted".into(), status: 130 });
         }
         if !status.success() {
-            return Err(failed(&ended(status, &fs::read(&err).unwrap_or_default())));
+            return Err(failed(&ended(status, &errors)));
         }
         let output = fs::read(&out).map_err(|why| failed(&why))?;
-        Ok(Run { seconds, output })
+        Ok(Run { seconds, output, errors })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The outcome of `nagaya try` in plain words.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -79,7 +80,9 @@ fn share(counts: &Job) -> String {
     }
     let percent = counts.total.share() * 100.0;
     match counts.nodes {
-        1 => format!("{percent:.0} % of the time in messages within the node; "),
+        1 if counts.is_complete() => {
+            format!("{percent:.0} % of the time in messages within the node; ")
+        }
         _ => format!("{percent:.0} % of the time in messages; "),
     }
 }
@@ -118,6 +121,7 @@ fn copies(outcome: &Outcome) -> (&'static str, String) {
 /// Describes the messages.
 fn of_messages(outcome: &Outcome) -> String {
     let mut text = String::new();
+    let lost = outcome.uncounted_in.as_deref().map(elsewhere);
     match &outcome.without.counts {
         Some(counts) => {
             let total = &counts.total;
@@ -132,28 +136,29 @@ fn of_messages(outcome: &Outcome) -> String {
                 seconds(total.mpi_seconds / ranks),
                 seconds(total.seconds / ranks)
             );
-            for (name, to) in
-                [("within the node", Where::Node), ("between nodes", Where::OtherNode)]
-            {
+            for to in [Where::Node, Where::OtherNode, Where::Unknown] {
                 let sent = total.sent(to);
                 if sent.count > 0 {
                     let bytes = human(sent.bytes);
-                    let _ = writeln!(text, "  messages        {} {name} ({bytes})", sent.count);
+                    let (count, name) = (sent.count, to.name());
+                    let _ = writeln!(text, "  messages        {count} {name} ({bytes})");
                 }
             }
             if !counts.is_complete() {
                 let _ = writeln!(
                     text,
-                    "  counted         {} of {} ranks: set TMPDIR to a directory that all nodes \
-                     share",
-                    counts.ranks_counted, counts.ranks
+                    "  counted         {} of {} ranks{}",
+                    counts.ranks_counted,
+                    counts.ranks,
+                    lost.unwrap_or_default()
                 );
             }
         }
-        None => text.push_str(
-            "  messages        not counted: no MPI program that is linked dynamically has called \
-             MPI_Finalize\n",
-        ),
+        None => {
+            let no_record = ": no MPI program that is linked dynamically has called MPI_Finalize";
+            let why = lost.unwrap_or_else(|| no_record.into());
+            let _ = writeln!(text, "  messages        not counted{why}");
+        }
     }
     let _ = writeln!(text, "  user space      {}", copies(outcome).1);
     for (title, key) in [("transport", "transport"), ("collectives", "collectives")] {
@@ -163,6 +168,14 @@ fn of_messages(outcome: &Outcome) -> String {
         }
     }
     text
+}
+
+/// Explains why ranks were not counted.
+pub fn elsewhere(directory: &Path) -> String {
+    format!(
+        ": not all nodes have {}; work in a directory that they share, or set TMPDIR to one",
+        directory.parent().unwrap_or(directory).display()
+    )
 }
 
 /// Describes the nodes of a trial of `nagaya span`.

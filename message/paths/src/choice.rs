@@ -384,7 +384,13 @@ mod tests {
 
     fn job(kind: Kind) -> Launched {
         let ranks = Some(2);
-        Launched { kind: Some(kind), by_launcher: true, ranks, ranks_here: ranks, directory: None }
+        Launched {
+            kind: Some(kind),
+            by_launcher: true,
+            ranks,
+            ranks_here: ranks,
+            ..Launched::default()
+        }
     }
 
     fn machine() -> Machine {

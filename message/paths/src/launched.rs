@@ -39,6 +39,8 @@ pub struct Launched {
     pub kind: Option<Kind>,
     /// The program was started by a launcher that can start an MPI.
     pub by_launcher: bool,
+    /// Rank of this process.
+    pub rank: Option<u32>,
     /// Number of ranks.
     pub ranks: Option<u32>,
     /// Number of ranks on this node.
@@ -46,6 +48,11 @@ pub struct Launched {
     /// Directory of the launcher's program, which distinguishes installed MPIs of one kind.
     pub directory: Option<PathBuf>,
 }
+
+/// Variables with the rank of a process. The last ones are srun's for PMIx.
+const RANK: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
+/// Variables with the number of ranks. The last one is srun's for PMIx.
+const RANKS: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
 
 impl Launched {
     /// Returns what the environment of this process shows.
@@ -66,10 +73,16 @@ impl Launched {
         Self {
             kind,
             by_launcher: kind.is_some() || of_launchers.iter().any(|name| is_set(name)),
-            ranks: number("OMPI_COMM_WORLD_SIZE").or_else(|| number("PMI_SIZE")),
+            rank: RANK.iter().find_map(|name| number(name)),
+            ranks: RANKS.iter().find_map(|name| number(name)),
             ranks_here: job.expected_tasks,
             directory: getppid().and_then(directory_of),
         }
+    }
+
+    /// Returns true if ranks of this job are known to run on other nodes.
+    pub fn is_on_several_nodes(&self) -> bool {
+        self.ranks.zip(self.ranks_here).is_some_and(|(ranks, here)| ranks > here)
     }
 
     /// Returns a job of two ranks on this node, as a user would start it with this launcher.
@@ -78,6 +91,7 @@ impl Launched {
         Self {
             kind: Some(kind),
             by_launcher: true,
+            rank: None,
             ranks: Some(2),
             ranks_here: Some(2),
             directory: launcher.and_then(|path| Some(path.parent()?.to_owned())),
@@ -117,8 +131,10 @@ mod tests {
 
     #[test]
     fn each_launcher_is_known_by_its_variables() {
-        let open_mpi = [("OMPI_COMM_WORLD_SIZE", "8"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")];
+        let sizes = [("OMPI_COMM_WORLD_SIZE", "8"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")];
+        let open_mpi = [&sizes[..], &[("OMPI_COMM_WORLD_RANK", "5")]].concat();
         let job = launched(&open_mpi);
+        assert_eq!(job.rank, Some(5));
         assert_eq!(job.kind, Some(Kind::OpenMpi4));
         assert_eq!((job.ranks, job.ranks_here), (Some(8), Some(4)));
         let job = launched(&[&open_mpi[..], &[("PRTE_LAUNCHED", "1")]].concat());
@@ -128,6 +144,18 @@ mod tests {
         assert_eq!((job.kind, job.ranks, job.ranks_here), (Some(Kind::Mpich), Some(2), Some(2)));
         let job = launched(&[&hydra[..], &[("I_MPI_HYDRA_UUID", "1")]].concat());
         assert_eq!(job.kind, Some(Kind::Intel));
+    }
+
+    #[test]
+    fn jobs_on_several_nodes_are_known_by_their_numbers_of_ranks() {
+        let step = [("SLURM_JOB_ID", "1"), ("SLURM_STEP_ID", "0"), ("SLURM_NODEID", "0")];
+        let tasks = [("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_STEP_TASKS_PER_NODE", "2(x2)")];
+        let job = launched(&[&step[..], &tasks].concat());
+        assert_eq!((job.ranks, job.ranks_here), (Some(4), Some(2)));
+        assert!(job.is_on_several_nodes());
+        let tasks = [("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_STEP_TASKS_PER_NODE", "4")];
+        assert!(!launched(&[&step[..], &tasks].concat()).is_on_several_nodes());
+        assert!(!launched(&[("OMPI_COMM_WORLD_SIZE", "4")]).is_on_several_nodes());
     }
 
     #[test]

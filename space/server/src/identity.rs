@@ -59,16 +59,28 @@ pub struct Identity {
 impl Identity {
     /// Returns the identity of the calling process.
     pub fn of_this_process() -> Self {
+        Self::of("self")
+    }
+
+    /// Returns the identity of the process `pid`, or `None` if /proc does not show it.
+    pub fn of_process(pid: i32) -> Option<Self> {
+        let pid = (pid > 0).then(|| pid.to_string())?;
+        let is_shown = fs::read_link(format!("/proc/{pid}/ns/{}", NAMESPACES[0].0)).is_ok();
+        is_shown.then(|| Self::of(&pid))
+    }
+
+    fn of(pid: &str) -> Self {
         let link = |name: &(&str, &str)| {
-            let link = fs::read_link(format!("/proc/self/ns/{}", name.0)).unwrap_or_default();
+            let link = fs::read_link(format!("/proc/{pid}/ns/{}", name.0)).unwrap_or_default();
             link.display().to_string()
         };
-        let label = fs::read("/proc/self/attr/current").unwrap_or_default();
+        let label = fs::read(format!("/proc/{pid}/attr/current")).unwrap_or_default();
         Self {
-            rights: rights("self").unwrap_or_default(),
+            rights: rights(pid).unwrap_or_default(),
             label: String::from_utf8_lossy(&label).trim_end_matches(['\0', '\n']).to_owned(),
             namespaces: NAMESPACES.iter().map(link).collect(),
-            root: fs::metadata("/").map_or((0, 0), |root| (root.dev(), root.ino())),
+            root: fs::metadata(format!("/proc/{pid}/root/"))
+                .map_or((0, 0), |root| (root.dev(), root.ino())),
         }
     }
 

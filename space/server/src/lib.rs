@@ -12,8 +12,10 @@
 //! - [`protocol`]: the messages between stubs and server;
 //! - [`server`]: the server itself, also inside `nagaya run`;
 //! - [`sweep`]: the sockets that killed servers have left;
+//! - [`apart`]: messages about ranks that are in several spaces;
 //! - [`query`]: the requests of `nagaya ps` and `nagaya maps`.
 
+pub mod apart;
 mod block;
 #[doc(hidden)]
 pub mod fuzz;

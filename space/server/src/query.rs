@@ -82,6 +82,8 @@ pub struct JobStatus {
     socket: PathBuf,
     /// The status that its server reported.
     pub status: Status,
+    /// PID of the server in this process's PID namespace, or 0 if it is in none of that.
+    pub server_pid: i32,
     /// The job's PIDs are valid in this process's PID namespace.
     pub same_pids: bool,
 }
@@ -122,7 +124,7 @@ pub fn jobs() -> Result<Jobs, Failure> {
         match asked.map_or_else(|answer| answer, |asked| asked.answer(deadline)) {
             Answer::Reply(Reply::Status(status), pid) => {
                 let same_pids = status.server as i32 == pid;
-                found.jobs.push(JobStatus { socket, status, same_pids });
+                found.jobs.push(JobStatus { socket, status, server_pid: pid, same_pids });
             }
             Answer::Reply(Reply::Refused(message, _), _) => found.silent.push(message),
             Answer::Late(pid) => found.silent.push(late(&socket.display().to_string(), pid)),

@@ -13,6 +13,7 @@ use pvas::connection::Connection;
 use rustix::fs::{Mode, OFlags};
 
 use crate::Failure;
+use crate::apart;
 use crate::identity::Identity;
 use crate::inherit::{self, Inheritance};
 use crate::interrupt::Interruptible;
@@ -127,7 +128,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     }
     proc::log_line!(Info, "exec", "job {}: task {id} has started: PID {pid}", job.name);
     if let (Some(differences), Some(ranks @ 2..)) = (differences, exec.job.local_tasks) {
-        let line = apart_warning(&job.name, ranks, &differences);
+        let line = apart::apart(&job.name, ranks, &differences);
         proc::log_line!(Warn, "exec", "{line}");
     }
     // An open descriptor here would keep its readers waiting for the end of file. Standard error
@@ -148,7 +149,7 @@ fn represent(
         match representative.step() {
             None => {}
             Some(News::RanksMissing { present, expected }) => {
-                let line = missing_warning(job, present, expected);
+                let line = apart::missing(job, present, expected);
                 proc::log_line!(Warn, "exec", "{line}");
             }
             Some(News::Ended(status)) => return Ok(Outcome::Ended(status)),
@@ -182,33 +183,6 @@ struct Started {
     /// Differences that keep it out of a space with other ranks of the job, if the user does not
     /// know yet.
     differences: Option<Vec<String>>,
-}
-
-/// Remedy for ranks in separate containers.
-const ONE_CONTAINER: &str = "start mpirun inside one container, or one container instance a node \
-                             (apptainer exec instance://NAME)";
-
-/// Returns the warning about a job with ranks that have not joined the space of rank 0.
-fn missing_warning(job: &str, present: u32, expected: u32) -> String {
-    format!(
-        "job {job}: only {present} of its {expected} ranks on this node are in this space, so not \
-         all messages go through it: start all ranks by nagaya exec; if they are in containers, \
-         {ONE_CONTAINER}; see nagaya-exec(1)"
-    )
-}
-
-/// Returns the warning about a job whose ranks on this node are in several spaces.
-fn apart_warning(job: &str, ranks: u32, differences: &[String]) -> String {
-    let what = if differences.is_empty() { "rights".into() } else { differences.join(" and ") };
-    let is_container = |it: &String| it.contains("namespaces") || it.contains("root");
-    let advice = match differences.iter().any(is_container) {
-        true => ONE_CONTAINER,
-        false => "start all ranks with the same rights",
-    };
-    format!(
-        "job {job}: its {ranks} ranks on this node have different {what}, so not all messages go \
-         through one space: {advice}; see nagaya-exec(1)"
-    )
 }
 
 /// Time limit for the answer of a server for another identity. It may be in a container that is
