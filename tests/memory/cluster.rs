@@ -95,11 +95,11 @@ fn agents_log_their_start_and_their_end() {
     let logged = job().env("NAGAYA_LOG", "warn,cluster=info").env("NAGAYA_LOG_FILE", &file);
     logged.run().ok();
     let log = std::fs::read_to_string(&file).expect("a log");
-    for name in &NAMES[..2] {
+    for (node, name) in NAMES[..2].iter().enumerate() {
         let line = |text: &str| {
-            let start = format!("nagaya: info: cluster: {name} {text}");
-            let found = log.lines().position(|line| line.starts_with(&start));
-            found.unwrap_or_else(|| panic!("{start}: {log}"))
+            let words = format!("nagaya: info: cluster: node {node} ({name}) {text}");
+            let found = log.lines().position(|line| line.contains(&words));
+            found.unwrap_or_else(|| panic!("{words}: {log}"))
         };
         let (ready, ends) = (line("is ready: PID "), line("ends"));
         assert!(ready < ends, "{log}");
