@@ -61,9 +61,8 @@ fn execute(nagaya: &Path, program: &Path, arguments: &[&CStr]) {
 fn find_nagaya() -> Option<PathBuf> {
     // An installation has the library in lib/nagaya/shmem/lib, and a build tree beside the command.
     let places = ["../../../../bin/nagaya", "nagaya"];
-    let beside = own_directory()
-        .into_iter()
-        .flat_map(|directory| places.map(|place| directory.join(place)));
+    let beside =
+        own_directory().into_iter().flat_map(|directory| places.map(|place| directory.join(place)));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let in_path: Vec<_> = std::env::split_paths(&path).map(|it| it.join("nagaya")).collect();
     beside.chain(in_path).find(|file| {
