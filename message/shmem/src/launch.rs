@@ -59,13 +59,10 @@ fn execute(nagaya: &Path, program: &Path, arguments: &[&CStr]) {
 
 /// Returns the command `nagaya`: that beside this library, or that of the search path.
 fn find_nagaya() -> Option<PathBuf> {
-    let beside = own_directory().into_iter().flat_map(|directory| {
-        [
-            directory.join("../bin/nagaya"),
-            directory.join("../../bin/nagaya"),
-            directory.join("nagaya"),
-        ]
-    });
+    // An installation has the library in lib/nagaya/shmem/lib, and a build tree beside the command.
+    let places = ["../../../../bin/nagaya", "nagaya"];
+    let beside =
+        own_directory().into_iter().flat_map(|directory| places.map(|place| directory.join(place)));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let in_path: Vec<_> = std::env::split_paths(&path).map(|it| it.join("nagaya")).collect();
     beside.chain(in_path).find(|file| {
