@@ -36,22 +36,27 @@ fn until_long<T>(job: &Job, found: &mut dyn FnMut() -> Option<T>) -> T {
     let mut policy = POLICY.try_with(Cell::take).unwrap_or_default();
     let value = match policy.poll(&mut *found) {
         Some(value) => value,
-        None => sleep(job, &job.block().doorbell, &mut policy, found),
+        None => {
+            let doorbell = &job.block().doorbell;
+            sleep(job, doorbell, Doorbell::about_to_sleep_unfenced, &mut policy, found)
+        }
     };
     let _ = POLICY.try_with(|of_thread| of_thread.set(policy));
     value
 }
 
 /// Waits until `found` returns a value, after a poll in vain. Writers ring this doorbell.
+/// `about_to_sleep` suits the way in which they ring.
 #[cold]
 pub fn sleep<T>(
     job: &Job,
     doorbell: &Doorbell,
+    about_to_sleep: impl Fn(&Doorbell) -> Option<u32>,
     policy: &mut WaitPolicy,
     found: &mut dyn FnMut() -> Option<T>,
 ) -> T {
     loop {
-        match doorbell.about_to_sleep_unfenced() {
+        match about_to_sleep(doorbell) {
             Some(rings) => {
                 if let Some(value) = found() {
                     policy.found();
