@@ -12,12 +12,12 @@ use coherence::run::{self, NOBODY, Run};
 use dsm::frame::{Address, Frame};
 use dsm::launch::Launch;
 use dsm::ledger::Allocation;
-use dsm::rendezvous::Host;
 use dsm::settings::Settings;
 use dsm::task::Task;
 use dsm::world::Card;
 use net::event::{Event, Peer};
 use net::fabric::Fabric;
+use net::rendezvous::Host;
 use net::secret::Secret;
 
 /// Which of both a process is; nothing in the test itself.

@@ -13,15 +13,14 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use net::launcher;
-use net::secret::random;
-use net::wireup::Late;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::error::DsmError;
+use crate::launcher;
+use crate::secret::random;
+use crate::wireup::error::{Late, WireupError};
 
 /// The socket, this task's rank, and the number of tasks.
 pub const SOCKET: &str = "NAGAYA_JOB_SOCKET";
@@ -79,7 +78,7 @@ pub struct Guest {
 
 impl Guest {
     /// Connects as the environment says, or returns `None` if it says nothing.
-    pub fn new() -> Result<Option<Self>, DsmError> {
+    pub fn new() -> Result<Option<Self>, WireupError> {
         let Some(path) = std::env::var_os(SOCKET) else { return Ok(None) };
         if std::env::var(OUTER).unwrap_or_default() != launcher::identity() {
             return Ok(None);
@@ -87,7 +86,7 @@ impl Guest {
         let number = |name: &str| {
             let text = std::env::var(name).unwrap_or_default();
             text.parse::<u32>().map_err(|_| {
-                DsmError::System(format!("{name}={text}: nagaya run sets it; leave it as it is"))
+                WireupError::Run(format!("{name}={text}: nagaya run sets it; leave it as it is"))
             })
         };
         let (rank, size) = (number(RANK)?, number(SIZE)?);
@@ -110,7 +109,7 @@ impl Guest {
     }
 
     /// Contributes these bytes, and returns those of all tasks, by rank. Waits up to `limit`.
-    pub fn exchange(&mut self, bytes: &[u8], limit: Option<Duration>) -> Result<All, DsmError> {
+    pub fn exchange(&mut self, bytes: &[u8], limit: Option<Duration>) -> Result<All, WireupError> {
         self.say(&Says::Give(bytes.to_vec()))?;
         if let Some(limit) = limit
             && !self.is_told_within(limit)
@@ -119,18 +118,12 @@ impl Guest {
         }
         let all = match receive(&mut self.stream).map_err(|why| lost(&why))? {
             Told::All(all) => all,
-            Told::Missing(tasks) => {
-                return Err(DsmError::missing(&Late::Ranks(tasks), limit.unwrap_or_default()));
-            }
-            Told::Ended(task) => {
-                return Err(DsmError::System(format!(
-                    "task {task} has ended before it called jia_init"
-                )));
-            }
+            Told::Missing(tasks) => return Err(WireupError::Late(Late::Ranks(tasks))),
+            Told::Ended(task) => return Err(WireupError::NeverCame(task)),
         };
         match all.len() == self.size as usize {
             true => Ok(all),
-            false => Err(DsmError::System("the tasks do not agree on how many they are".into())),
+            false => Err(WireupError::Run("the tasks do not agree on how many they are".into())),
         }
     }
 
@@ -153,13 +146,13 @@ impl Guest {
         let _ = self.say(&Says::Bye);
     }
 
-    fn say(&mut self, says: &Says) -> Result<(), DsmError> {
+    fn say(&mut self, says: &Says) -> Result<(), WireupError> {
         send(&mut self.stream, says).map_err(|why| lost(&why))
     }
 }
 
-fn lost(why: &io::Error) -> DsmError {
-    DsmError::System(format!("the `nagaya run` that started this task does not answer: {why}"))
+fn lost(why: &io::Error) -> WireupError {
+    WireupError::Run(format!("the `nagaya run` that started this task does not answer: {why}"))
 }
 
 fn address(name: &str) -> io::Result<SocketAddr> {
@@ -187,7 +180,8 @@ fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
 }
 
 /// Reads a message of a task and one of `nagaya run` (see `fuzz`).
-pub(crate) fn fuzz(bytes: &[u8]) {
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
     let _ = postcard::from_bytes::<Says>(bytes);
     let _ = postcard::from_bytes::<Told>(bytes);
 }
@@ -408,7 +402,7 @@ mod tests {
         // The host kills the process of a task that disconnects without a word: this one.
         here.bye();
         silent.bye();
-        assert!(error.to_string().starts_with("tasks 0, 1, 3 have not"), "{error}");
+        assert_eq!(error, WireupError::Late(Late::Ranks(vec![0, 1, 3])));
     }
 
     /// One task reports it, and the others end with it.
@@ -422,11 +416,11 @@ mod tests {
         Host::tell_ended(host.name(), 1..2);
         let (told, mut first) = wait.join().expect("no panic");
         let error = told.expect_err("a task lacks");
-        assert_eq!(error.to_string(), "task 1 has ended before it called jia_init");
+        assert_eq!(error, WireupError::NeverCame(1));
         let error = late.exchange(&[1], Some(LIMIT)).expect_err("a task lacks");
         first.bye();
         late.bye();
-        assert_eq!(error.to_string(), "task 1 has ended before it called jia_init");
+        assert_eq!(error, WireupError::NeverCame(1));
     }
 
     #[test]
