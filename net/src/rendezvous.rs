@@ -28,6 +28,8 @@ pub const SOCKET: &str = "NAGAYA_JOB_SOCKET";
 pub const RANK: &str = "NAGAYA_JOB_RANK";
 /// See [`SOCKET`].
 pub const SIZE: &str = "NAGAYA_JOB_SIZE";
+/// The number of tasks of this `nagaya run`: those in one address space.
+pub const LOCAL_SIZE: &str = "NAGAYA_JOB_LOCAL_SIZE";
 /// The [identity](launcher::identity) of `nagaya run` itself. A task with another identity was
 /// started by a launcher within.
 pub const OUTER: &str = "NAGAYA_JOB_OUTER";
@@ -55,6 +57,12 @@ enum Says {
     Ended(Range<u32>),
 }
 
+/// Returns true if `nagaya run` has started this process, and no launcher within.
+pub fn is_guest() -> bool {
+    let outer = std::env::var(OUTER).unwrap_or_default();
+    std::env::var_os(SOCKET).is_some() && outer == launcher::identity()
+}
+
 /// The contributions of all tasks, by rank.
 type All = Vec<Vec<u8>>;
 
@@ -79,10 +87,8 @@ pub struct Guest {
 impl Guest {
     /// Connects as the environment says, or returns `None` if it says nothing.
     pub fn new() -> Result<Option<Self>, WireupError> {
-        let Some(path) = std::env::var_os(SOCKET) else { return Ok(None) };
-        if std::env::var(OUTER).unwrap_or_default() != launcher::identity() {
-            return Ok(None);
-        }
+        let path = std::env::var_os(SOCKET).filter(|_| is_guest());
+        let Some(path) = path else { return Ok(None) };
         let number = |name: &str| {
             let text = std::env::var(name).unwrap_or_default();
             text.parse::<u32>().map_err(|_| {
@@ -215,12 +221,19 @@ impl Host {
         Ok(Self { name })
     }
 
-    /// Returns the environment variables by which a task finds the host of this name.
-    pub fn environment(name: &str, rank: u32, size: u32) -> [(&'static str, String); 4] {
+    /// Returns the environment variables by which a task finds the host of this name. `local_size`
+    /// tasks share its address space.
+    pub fn environment(
+        name: &str,
+        rank: u32,
+        size: u32,
+        local_size: u32,
+    ) -> [(&'static str, String); 5] {
         [
             (SOCKET, name.to_owned()),
             (RANK, rank.to_string()),
             (SIZE, size.to_string()),
+            (LOCAL_SIZE, local_size.to_string()),
             (OUTER, launcher::identity()),
         ]
     }

@@ -321,9 +321,11 @@ impl<'a> Tasks<'a> {
         let rank = self.part.first + id;
         set(&mut environment, "NAGAYA_TASK_ID", &rank.to_string());
         set(&mut environment, "NAGAYA_TASKS", &self.part.size.to_string());
-        // libjia's tasks meet on one machine.
+        // Tasks of several address spaces meet on one machine.
         if self.over.is_none() {
-            for (name, value) in Host::environment(&self.part.socket, rank, self.part.size) {
+            for (name, value) in
+                Host::environment(&self.part.socket, rank, self.part.size, self.options.n)
+            {
                 set(&mut environment, name, &value);
             }
         }

@@ -18,9 +18,9 @@ export!(["quiet"] () {
     job::get("shmem_quiet");
     rma::quiet();
 });
-export!(["ctx_quiet"] (_context: Handle) {
+export!(["ctx_quiet"] (context: Handle) {
     job::get("shmem_ctx_quiet");
-    rma::quiet();
+    rma::quiet_context("shmem_ctx_quiet", context);
 });
 export!(["pe_quiet"] (pes: *const c_int, n: usize) {
     // SAFETY: the standard's contract: `n` numbers.
