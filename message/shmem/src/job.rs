@@ -214,6 +214,11 @@ impl Job {
         Some(ptr::with_exposed_provenance_mut(at.wrapping_add(delta)))
     }
 
+    /// Returns the number of the node of a PE, which all PEs know alike.
+    pub fn node(&self, pe: usize) -> usize {
+        self.far.as_ref().map_or(0, |far| far.nodes.of_pe[pe])
+    }
+
     /// The control block of this PE.
     #[inline(always)]
     pub fn block(&self) -> &'static Block {

@@ -12,7 +12,7 @@ use control::{ThisTask, export, this_task};
 use sync::futex;
 
 use crate::block::{Block, Facts, Region, VERSION};
-use crate::collectives::{area, nodes};
+use crate::collectives::area;
 use crate::fatal::fatal;
 use crate::heap::Heap;
 use crate::identity::Identity;
@@ -59,7 +59,7 @@ pub fn init(function: &'static str, level: c_int) -> c_int {
     if let Err(line) = remote::start_agent(job) {
         fatal!(function, "{line}");
     }
-    nodes::announce(function, job);
+    area::prepare(job);
     job.meet();
     settings::show(job);
     level

@@ -41,5 +41,5 @@ unsafe fn pe_quiet(f: &str, context: Handle, pes: *const c_int, n: usize) {
         // SAFETY: the caller guarantees `n` numbers.
         job.peer(f, context::pe(f, context, unsafe { *pes.add(at) }));
     }
-    rma::quiet();
+    rma::quiet_context(f, context);
 }
