@@ -20,11 +20,8 @@
 //! | `export`, `types` | the macros that define all these functions |
 
 mod atomics;
-<<<<<<< HEAD
-mod collectives;
-=======
 mod blocks;
->>>>>>> shmem-front
+mod collectives;
 mod contexts;
 mod export;
 mod locks;
