@@ -39,6 +39,7 @@ pub const TARGETS: &[&Target] = &[
     &tasks::PROC,
     &tasks::OFI,
     &tasks::TRAFFIC,
+    &tasks::SHMEM,
     &pvm::LINES,
     &pvm::FRAMES,
     &pvm::MESSAGE,

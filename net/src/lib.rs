@@ -29,7 +29,8 @@
 //! carriers, which `carriers` chooses: `local`, `tcp`, and [`ucx`]. `stream` has the records of the
 //! first two. `sockets` sets options of TCP sockets, and `signals` preserves the program's signal
 //! handlers. [`launcher`] detects the launcher of the process. `pmix_client` and `pmi_client`
-//! implement [`wireup`] by PMIx and by PMI-1, whose text is [`pmi`]. [`hex`] writes bytes as text.
+//! implement [`wireup`] by PMIx and by PMI-1, whose text is [`pmi`]; [`rendezvous`] is the socket of
+//! `nagaya run`, both sides. [`hex`] writes bytes as text.
 //! [`ucx::ucp`] and [`pmix`] declare and load the two C libraries, by the macros of `declare`.
 //! `fuzz` has the entry points of the fuzz targets. `simulation` is a network within a thread, for
 //! tests only.
@@ -62,6 +63,7 @@ pub mod pmi;
 mod pmi_client;
 pub mod pmix;
 mod pmix_client;
+pub mod rendezvous;
 pub mod secret;
 mod session;
 mod signals;

@@ -3,7 +3,8 @@
 //!
 //! The exchange uses PMIx under mpirun and prterun of Open MPI and PRRTE, and under
 //! `srun --mpi=pmix`. It uses PMI-1 under mpirun of MPICH, mpiexec of Intel MPI, other launchers
-//! based on Hydra, `srun --mpi=pmi2`, and Flux.
+//! based on Hydra, `srun --mpi=pmi2`, and Flux. The tasks of `nagaya run` use its socket
+//! ([`rendezvous`](crate::rendezvous)).
 //!
 //! ```no_run
 //! use net::{fabric::Fabric, secret::Secret, wireup::Wireup};
@@ -25,6 +26,7 @@ use std::time::Duration;
 use crate::launcher::Started;
 use crate::pmi_client::PmiClient;
 use crate::pmix_client::PmixClient;
+use crate::rendezvous::Guest;
 pub use error::{Late, WireupError};
 
 /// This process's membership in its job. A process has at most one. Dropping it leaves the job.
@@ -35,6 +37,7 @@ pub struct Wireup {
 enum Client {
     Pmix(PmixClient),
     Pmi(PmiClient),
+    Run(Guest),
 }
 
 impl Wireup {
@@ -49,11 +52,20 @@ impl Wireup {
         Ok(Some(Self { client }))
     }
 
+    /// The same, also for the tasks of `nagaya run`. A launcher within takes precedence.
+    pub fn with_run() -> Result<Option<Self>, WireupError> {
+        match Guest::new()? {
+            Some(guest) => Ok(Some(Self { client: Client::Run(guest) })),
+            None => Self::new(),
+        }
+    }
+
     /// The rank of this process in the job.
     pub fn rank(&self) -> u32 {
         match &self.client {
             Client::Pmix(client) => client.rank(),
             Client::Pmi(client) => client.rank(),
+            Client::Run(guest) => guest.rank(),
         }
     }
 
@@ -62,6 +74,7 @@ impl Wireup {
         match &self.client {
             Client::Pmix(client) => client.size(),
             Client::Pmi(client) => client.size(),
+            Client::Run(guest) => guest.size(),
         }
     }
 
@@ -70,14 +83,16 @@ impl Wireup {
         match &self.client {
             Client::Pmix(client) => client.local_rank(),
             Client::Pmi(client) => client.local_rank(),
+            // All its tasks are on one machine.
+            Client::Run(guest) => guest.rank(),
         }
     }
 
-    /// The host of a process, if the launcher reports it. PMI-1 has no such request.
+    /// The host of a process, if the launcher reports it. Only PMIx has such a request.
     pub fn host(&self, rank: u32) -> Option<String> {
         match &self.client {
             Client::Pmix(client) => client.host(rank),
-            Client::Pmi(_) => None,
+            Client::Pmi(_) | Client::Run(_) => None,
         }
     }
 
@@ -92,6 +107,7 @@ impl Wireup {
         match &mut self.client {
             Client::Pmix(client) => client.exchange(bytes, limit),
             Client::Pmi(client) => client.exchange(bytes, limit),
+            Client::Run(guest) => guest.exchange(bytes, limit),
         }
     }
 
@@ -100,6 +116,15 @@ impl Wireup {
         match &mut self.client {
             Client::Pmix(client) => client.barrier(),
             Client::Pmi(client) => client.barrier(),
+            Client::Run(guest) => guest.exchange(&[], None).map(drop),
+        }
+    }
+
+    /// Tells `nagaya run` that this process may end while the others continue. Other launchers are
+    /// told when this is dropped.
+    pub fn leave(&mut self) {
+        if let Client::Run(guest) = &mut self.client {
+            guest.bye();
         }
     }
 
@@ -115,6 +140,8 @@ impl Wireup {
         match &self.client {
             Client::Pmix(client) => client.end_all(status, line),
             Client::Pmi(client) => client.end_all(status),
+            // It kills the others once this process ends without having left.
+            Client::Run(_) => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The place where the tasks of one machine meet that share memory by libjia.
 
-use dsm::rendezvous::Host;
 use nagaya_server::Failure;
+use net::rendezvous::Host;
 
 /// Opens the address at which `tasks` tasks meet.
 pub fn meeting(tasks: u32) -> Result<Host, Failure> {

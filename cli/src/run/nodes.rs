@@ -8,11 +8,11 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use dsm::rendezvous::Host;
 use launch::processors::bind;
 use launch::signals::Signals;
 use launch::status::shell_status;
 use nagaya_server::Failure;
+use net::rendezvous::Host;
 
 use super::meeting::meeting;
 use super::options::{Options, Part, StdinChoice};

@@ -11,7 +11,6 @@ use std::thread::JoinHandle;
 
 use ::cluster::Cluster;
 use ::cluster::join::Joined;
-use dsm::rendezvous::Host;
 use launch::placement::Domain;
 use launch::signals::FORWARDED;
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
@@ -20,6 +19,7 @@ use nagaya_server::identity::Identity;
 use nagaya_server::inherit::{self, Inheritance};
 use nagaya_server::job::{Job, directory};
 use nagaya_server::server::{Server, segment_size_for};
+use net::rendezvous::Host;
 use pvas::{Attributes, SpaceOptions};
 
 use super::environment::{self, set};
@@ -321,9 +321,11 @@ impl<'a> Tasks<'a> {
         let rank = self.part.first + id;
         set(&mut environment, "NAGAYA_TASK_ID", &rank.to_string());
         set(&mut environment, "NAGAYA_TASKS", &self.part.size.to_string());
-        // libjia's tasks meet on one machine.
+        // Tasks of several address spaces meet on one machine.
         if self.over.is_none() {
-            for (name, value) in Host::environment(&self.part.socket, rank, self.part.size) {
+            for (name, value) in
+                Host::environment(&self.part.socket, rank, self.part.size, self.options.n)
+            {
                 set(&mut environment, name, &value);
             }
         }

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use ::cluster::{Cluster, Outcome};
-use dsm::rendezvous::Host;
 use launch::status::shell_status;
 use nagaya_server::server::Server;
+use net::rendezvous::Host;
 
 use super::options::{Options, Part};
 

@@ -1,5 +1,5 @@
 //! The node server's messages, what the kernel reports about processes, envelopes between the tasks
-//! of a space, and records of their messages.
+//! of a space, records of their messages, and OpenSHMEM's messages between nodes.
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -11,6 +11,10 @@ use nagaya_server::maps::Bounds;
 use nagaya_server::protocol::{self, Reply, Request};
 use proc::maps::Mapping;
 use proc::process::{Stat, Status};
+use shmem_wire::card::{Card, Nodes};
+use shmem_wire::flow::Flow;
+use shmem_wire::message::{Action, Area, HEADER_BYTES, Outcome, Place};
+use shmem_wire::message::{Reply as Answer, Request as Operation};
 
 use traffic::{Call, Message, Record, Tally};
 
@@ -248,4 +252,95 @@ fn traffic_seeds() -> Seeds {
         messages: messages.into(),
     };
     numbered([whole, Record::default()].map(|record| record.to_text().into_bytes()))
+}
+
+pub const SHMEM: Target = Target {
+    name: "shmem",
+    reads: "OpenSHMEM's requests and replies between nodes, and the facts that PEs exchange",
+    run: shmem,
+    seeds: shmem_seeds,
+};
+
+fn shmem(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let mut flow = Flow::default();
+    (0..3).for_each(|use_| assert!(flow.ask(use_) > 0));
+    let mut last = 0;
+    while let payload = input.any()
+        && let Some((header, rest)) = input.0.split_first_chunk::<HEADER_BYTES>()
+    {
+        input.0 = rest;
+        if let Some(request) = Operation::parse(header, payload as usize) {
+            assert_eq!(request.header(), *header);
+            let ranges = request.ranges(payload).expect("a request that was accepted");
+            for range in ranges.into_iter().flatten().filter(|range| range.fits(1 << 20)) {
+                assert!(range.start.offset <= 1 << 20 && range.bytes <= 1 << 20);
+            }
+            assert!(request.early().is_none() || ranges[0].is_some());
+        }
+        if let Some(reply) = Answer::parse(header, payload as usize) {
+            assert_eq!(reply.header(), *header);
+            let is_expected = flow.expected(reply.sequence).is_some();
+            if let Some(use_) = flow.reply(reply.sequence) {
+                assert!(is_expected && reply.sequence == last + 1 && use_ == last);
+                last += 1;
+            }
+        }
+    }
+    let mut all = Vec::new();
+    let mut input = Input(bytes);
+    while !input.is_empty() && all.len() < 8 {
+        all.push(input.bytes());
+    }
+    match Card::parse_all(all) {
+        Ok(cards) => {
+            let nodes = Nodes::new(&cards);
+            assert_eq!(nodes.of_pe.len(), cards.len());
+            assert!((0..nodes.n()).all(|node| nodes.of_pe[nodes.first(node)] == node));
+        }
+        Err(line) => is_one_line(&line),
+    }
+}
+
+fn shmem_seeds() -> Seeds {
+    use shmem_wire::message::{Op, Signal};
+    let at = |area, offset| Place { area, offset };
+    let signal = Signal { at: at(Area::Heap, 64), op: Op::Add, value: 3 };
+    let atomic = |word, op, replies| {
+        let (at, value, compare) = (at(Area::Block, 128), 5, 6);
+        Action::Atomic { at, word, op, value, compare, replies }
+    };
+    let actions = [
+        (Action::Put { to: at(Area::Heap, 8), is_early: true }, 100),
+        (Action::PutSignal { to: at(Area::Data, 8), is_early: false, signal }, 12),
+        (Action::Scatter { to: at(Area::Heap, 0), element: 4, stride: 12 }, 16),
+        (Action::Get { from: at(Area::Heap, 0), bytes: 1 << 20 }, 0),
+        (Action::Gather { from: at(Area::Data, 4), element: 8, stride: 8, n: 3 }, 0),
+        (atomic(4, Op::CompareSwap, true), 0),
+        (atomic(8, Op::Xor, false), 0),
+        (Action::Flush, 0),
+    ];
+    let request = |(action, payload): (Action, u64)| {
+        let header = Operation { pe: 1, sequence: 4, action }.header();
+        Output::default().any(payload).raw(&header).0
+    };
+    let end = Operation { pe: 0, sequence: 0, action: Action::End { status: 3 } }.header();
+    let results = [(Outcome::Data, 9), (Outcome::Word(7), 0), (Outcome::Flushed, 0)];
+    let replies = results.into_iter().zip(1..).flat_map(|((result, payload), sequence)| {
+        Output::default().any(payload).raw(&Answer { sequence, result }.header()).0
+    });
+    let card = Card {
+        version: shmem_wire::card::VERSION,
+        space: 7,
+        host: "a".into(),
+        pid: 3,
+        secret: [1; 32],
+        heap_bytes: 1 << 20,
+        data_bytes: 4096,
+        program: 5,
+    };
+    let other = Card { space: 8, ..card.clone() };
+    let cards = [&card, &other, &card].map(|card| Output::default().bytes(&card.bytes()).0);
+    let rest = [Output::default().any(0).raw(&end).0, replies.collect(), cards.concat()];
+    numbered(actions.into_iter().map(request).chain(rest))
 }

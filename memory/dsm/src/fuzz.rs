@@ -1,7 +1,9 @@
 //! Entry points of the fuzz targets (docs/fuzzing.md): the data that tasks of a job exchange before
 //! they share memory. Nothing else uses them.
 
-use crate::{neighbours, rendezvous, task, world};
+use net::rendezvous;
+
+use crate::{neighbours, task, world};
 
 /// Reads the contribution of each task, as each of the values that tasks contribute. Returns the
 /// number of nodes that the cards form, if all are cards.

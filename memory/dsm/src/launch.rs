@@ -7,7 +7,6 @@ use std::time::Duration;
 use net::wireup::{Wireup, WireupError};
 
 use crate::error::DsmError;
-use crate::rendezvous::Guest;
 
 /// Time limit for the launcher to end the job, after which this process ends itself.
 const END_MAX: Duration = Duration::from_secs(2);
@@ -19,35 +18,18 @@ const NEXT_SAYS_MAX: Duration = Duration::from_secs(10);
 
 /// A task's connection to its launcher, and its rank.
 pub struct Launch {
-    way: Way,
+    /// None without a launcher: a job of one task.
+    wireup: Option<Box<Mutex<Wireup>>>,
     rank: u32,
     size: u32,
-}
-
-enum Way {
-    /// No launcher: a job of one task.
-    Alone,
-    /// A launcher with PMIx or PMI-1: mpirun, mpiexec, prterun, srun.
-    Launcher(Box<Mutex<Wireup>>),
-    /// `nagaya run`.
-    Run(Mutex<Guest>),
 }
 
 impl Launch {
     /// Finds the launcher by the environment.
     pub fn new() -> Result<Self, DsmError> {
-        // Another launcher may have started `nagaya run` itself.
-        if let Some(guest) = Guest::new()? {
-            let (rank, size) = (guest.rank(), guest.size());
-            return Ok(Self { way: Way::Run(Mutex::new(guest)), rank, size });
-        }
-        Ok(match Wireup::new()? {
-            Some(wireup) => {
-                let (rank, size) = (wireup.rank(), wireup.size());
-                Self { way: Way::Launcher(Box::new(Mutex::new(wireup))), rank, size }
-            }
-            None => Self { way: Way::Alone, rank: 0, size: 1 },
-        })
+        let wireup = Wireup::with_run()?;
+        let (rank, size) = wireup.as_ref().map_or((0, 1), |it| (it.rank(), it.size()));
+        Ok(Self { wireup: wireup.map(|it| Box::new(Mutex::new(it))), rank, size })
     }
 
     /// Returns the rank of this task.
@@ -69,24 +51,21 @@ impl Launch {
     ) -> Result<Vec<Vec<u8>>, DsmError> {
         // One task reports, and the job ends. If it is missing itself, the next one reports.
         let limit = limit.map(|limit| limit + (self.rank * NEXT_SAYS).min(NEXT_SAYS_MAX));
-        match &self.way {
-            Way::Alone => Ok(vec![bytes.to_vec()]),
-            Way::Launcher(wireup) => wireup
-                .lock()
-                .expect("nobody panics")
-                .exchange(bytes, limit)
-                .map_err(|error| match error {
-                    WireupError::Late(late) => DsmError::missing(&late, limit.unwrap_or_default()),
-                    error => error.into(),
-                }),
-            Way::Run(guest) => guest.lock().expect("nobody panics").exchange(bytes, limit),
-        }
+        let Some(wireup) = &self.wireup else { return Ok(vec![bytes.to_vec()]) };
+        let all = wireup.lock().expect("nobody panics").exchange(bytes, limit);
+        all.map_err(|error| match error {
+            WireupError::Late(late) => DsmError::missing(&late, limit.unwrap_or_default()),
+            WireupError::NeverCame(task) => {
+                DsmError::System(format!("task {task} has ended before it called jia_init"))
+            }
+            error => error.into(),
+        })
     }
 
     /// Leaves the launcher: the other tasks may continue.
     pub fn leave(&self) {
-        if let Way::Run(guest) = &self.way {
-            guest.lock().expect("nobody panics").bye();
+        if let Some(wireup) = &self.wireup {
+            wireup.lock().expect("nobody panics").leave();
         }
     }
 
@@ -94,7 +73,7 @@ impl Launch {
     /// for pages.
     pub fn abort(&self, status: u8, line: &str) -> ! {
         let status_of_process = i32::from(status);
-        if let Way::Launcher(wireup) = &self.way {
+        if let Some(wireup) = &self.wireup {
             // The launcher may not answer, so a separate thread calls it.
             let watchdog = std::thread::Builder::new().spawn(move || {
                 std::thread::sleep(END_MAX);

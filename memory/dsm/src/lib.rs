@@ -11,7 +11,7 @@
 //!
 //! | module | topic |
 //! |---|---|
-//! | [`launch`], [`rendezvous`] | how tasks find each other, by a launcher or `nagaya run` |
+//! | [`launch`] | how tasks find each other, by a launcher or `nagaya run` |
 //! | [`world`], [`neighbours`] | the tasks and nodes of a job, and the tasks of one address space |
 //! | [`settings`] | environment variables |
 //! | [`frame`] | messages between agents, besides those of the protocol |
@@ -37,7 +37,6 @@ mod limits;
 pub mod load;
 pub mod mailbox;
 pub mod neighbours;
-pub mod rendezvous;
 pub mod report;
 pub mod request_table;
 pub mod settings;

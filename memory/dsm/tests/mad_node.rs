@@ -12,12 +12,12 @@ use coherence::run::{self, NOBODY, Run};
 use dsm::frame::{Address, Frame};
 use dsm::launch::Launch;
 use dsm::ledger::Allocation;
-use dsm::rendezvous::Host;
 use dsm::settings::Settings;
 use dsm::task::Task;
 use dsm::world::Card;
 use net::event::{Event, Peer};
 use net::fabric::Fabric;
+use net::rendezvous::Host;
 use net::secret::Secret;
 
 /// Which of both a process is; nothing in the test itself.
@@ -214,7 +214,7 @@ fn anything(random: &mut Random) -> (Frame, Vec<u8>) {
 fn start(host: &Host, rank: u32, says: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this"));
     command.args(["role", "--exact", "--nocapture"]);
-    command.envs(Host::environment(host.name(), rank, 2)).env(SAYS, says);
+    command.envs(Host::environment(host.name(), rank, 2, 1)).env(SAYS, says);
     command.env(ROLE, if rank == 0 { "sane" } else { "mad" });
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
 }

@@ -1,4 +1,5 @@
-//! Atomic operations on symmetric objects: those of the processor.
+//! Atomic operations on symmetric objects: those of the processor. On a PE of another node, the
+//! node's agent performs them, so both kinds may be mixed.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
@@ -6,20 +7,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::context::Handle;
 use crate::fatal::fatal;
-use crate::rma::reach;
-
-/// An atomic operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    Fetch,
-    Set,
-    Swap,
-    CompareSwap,
-    Add,
-    And,
-    Or,
-    Xor,
-}
+use crate::job::{Job, Peer};
+use crate::remote::operation::Call;
+use crate::rma::target;
+pub use shmem_wire::message::Op;
 
 /// A word of 32 or 64 bits.
 pub trait Word: Copy {
@@ -28,6 +19,12 @@ pub trait Word: Copy {
     /// # Safety
     /// A word lies there, aligned, which is accessed by atomic operations only.
     unsafe fn perform(at: *mut u8, op: Op, value: Self, compare: Self) -> Self;
+
+    /// Returns the word in 64 bits.
+    fn bits(self) -> u64;
+
+    /// Returns the word that these bits are.
+    fn of(bits: u64) -> Self;
 }
 
 macro_rules! word {
@@ -54,6 +51,14 @@ macro_rules! word {
                     Op::Xor => word.fetch_xor(value, SeqCst),
                 }
             }
+
+            fn bits(self) -> u64 {
+                self.into()
+            }
+
+            fn of(bits: u64) -> Self {
+                bits as Self
+            }
         }
     };
 }
@@ -68,17 +73,85 @@ pub fn perform<W: Word>(
     context: Handle,
     op: Op,
     object: *mut u8,
-    [value, compare]: [W; 2],
+    values: [W; 2],
     pe: c_int,
 ) -> W {
-    let (_, peer, at) = reach(function, context, object, size_of::<W>(), pe);
-    if !at.addr().is_multiple_of(size_of::<W>()) {
-        fatal!(function, "the object at {object:p} is not aligned to its size");
+    let (job, peer) = target(function, context, pe);
+    check_word::<W>(function, object);
+    match peer.is_far() {
+        true => Call { f: function, job, context, peer }.fetch(op, object, values),
+        false => here(function, job, peer, op, object, values),
     }
-    // SAFETY: `reach` has checked that the word is in symmetric memory.
+}
+
+/// The same. `to` has the former value after `quiet`.
+///
+/// # Safety
+/// `to` has room for a word until then.
+#[inline(always)]
+pub unsafe fn perform_nbi<W: Word>(
+    function: &str,
+    context: Handle,
+    op: Op,
+    object: *mut u8,
+    values: [W; 2],
+    pe: c_int,
+    to: *mut u8,
+) {
+    let (job, peer) = target(function, context, pe);
+    check_word::<W>(function, object);
+    if peer.is_far() {
+        let call = Call { f: function, job, context, peer };
+        // SAFETY: this function has the contract of the called one.
+        return unsafe { call.fetch_nbi(op, object, values, to) };
+    }
+    let former = here(function, job, peer, op, object, values);
+    // SAFETY: the caller guarantees room for a word.
+    unsafe { to.cast::<W>().write_unaligned(former) };
+}
+
+/// Performs an operation on a symmetric object of a PE whose former value nobody wants.
+#[inline(always)]
+pub fn change<W: Word>(
+    function: &str,
+    context: Handle,
+    op: Op,
+    object: *mut u8,
+    value: W,
+    pe: c_int,
+) {
+    let (job, peer) = target(function, context, pe);
+    check_word::<W>(function, object);
+    if peer.is_far() {
+        return Call { f: function, job, context, peer }.change(op, object, value);
+    }
+    here(function, job, peer, op, object, [value, value]);
+}
+
+/// Performs an operation on a symmetric object of a PE of this node.
+#[inline(always)]
+fn here<W: Word>(
+    function: &str,
+    job: &Job,
+    peer: &Peer,
+    op: Op,
+    object: *mut u8,
+    [value, compare]: [W; 2],
+) -> W {
+    let at = job.reach(function, object, size_of::<W>(), peer);
+    // SAFETY: `reach` has checked that the word is in symmetric memory, and the caller that it is
+    // aligned.
     let former = unsafe { W::perform(at, op, value, compare) };
     if op != Op::Fetch {
         peer.wake();
     }
     former
+}
+
+/// Checks the alignment of a word.
+#[inline(always)]
+pub fn check_word<W>(function: &str, object: *mut u8) {
+    if !object.addr().is_multiple_of(size_of::<W>()) {
+        fatal!(function, "the object at {object:p} is not aligned to its size");
+    }
 }

@@ -1,11 +1,13 @@
 //! Contexts of communication.
 //!
 //! Within a node an operation is complete when its call returns, so a context has no state but the
-//! team whose PEs it names.
+//! team whose PEs it names. For other nodes it has the number of its last operation on each.
 
 use std::ffi::{c_int, c_long};
 
 use crate::fatal::fatal;
+use crate::job;
+use crate::remote::Marks;
 use crate::team::Team;
 
 /// A context as programs name it (`shmem_ctx_t`): 0 is invalid, 1 is the default context, and any
@@ -21,6 +23,8 @@ pub struct Context {
     pub team: &'static Team,
     /// As given at its creation.
     pub options: c_long,
+    /// Its operations on other nodes.
+    marks: Option<Marks>,
 }
 
 /// Returns the handle of the default context.
@@ -46,9 +50,22 @@ fn of_team(function: &str, context: Handle, pe: c_int) -> c_int {
     }
 }
 
+/// Returns the operations of a context on other nodes; none for the default context.
+pub fn marks(function: &str, context: Handle) -> Option<&'static Marks> {
+    match context.addr() {
+        0 => fatal!(function, "the context is SHMEM_CTX_INVALID"),
+        DEFAULT => None,
+        // SAFETY: by the standard the program passes a context that it has created and not
+        // destroyed.
+        _ => unsafe { (*context).marks.as_ref() },
+    }
+}
+
 /// Creates a context.
 pub fn create(team: &'static Team, options: c_long) -> Handle {
-    Box::into_raw(Box::new(Context { team, options }))
+    let far = job::try_get().and_then(|job| job.far.as_ref());
+    let marks = far.map(|far| far.new_marks());
+    Box::into_raw(Box::new(Context { team, options, marks }))
 }
 
 /// Destroys a context.

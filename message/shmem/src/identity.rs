@@ -2,8 +2,9 @@
 
 use std::os::fd::BorrowedFd;
 
-use control::fnv1a;
+use control::{ThisTask, fnv1a};
 use net::launcher::{Contact, Started};
+use net::rendezvous;
 use net::wireup::Wireup;
 use rustix::net::sockopt::socket_peercred;
 
@@ -15,8 +16,10 @@ pub struct Identity {
     pub n: usize,
     /// A number of the job that all its PEs share. Two jobs may share a space.
     pub job: u64,
+    /// Number of PEs in this PE's space, if the launcher gives it.
+    here: Option<usize>,
     /// The launcher's exchange of addresses, if it was needed for these numbers.
-    pub wireup: Option<Wireup>,
+    wireup: Option<Wireup>,
 }
 
 /// Variables with the number of processes of a job.
@@ -29,8 +32,11 @@ fn number(name: &str) -> Option<usize> {
 impl Identity {
     /// Reads the environment, or asks the launcher. The error is one line.
     pub fn new() -> Result<Self, String> {
+        let run = || (number("NAGAYA_TASK_ID"), number("NAGAYA_TASKS"));
+        let is_of_run = rendezvous::is_guest();
         let (me, n) = match Started::of_environment() {
-            Started::Alone => (number("NAGAYA_TASK_ID"), number("NAGAYA_TASKS")),
+            _ if is_of_run => run(),
+            Started::Alone => run(),
             Started::Pmix => (number("PMIX_RANK"), SIZES.into_iter().find_map(number)),
             Started::Pmi(Contact::Inherited { rank, size, .. }) => {
                 (Some(rank as usize), Some(size as usize))
@@ -41,13 +47,29 @@ impl Identity {
             Started::Unformed(line) => return Err(line),
         };
         let job = job();
+        let here = if is_of_run { number(rendezvous::LOCAL_SIZE) } else { None };
         match (me, n) {
-            (Some(me), Some(n)) if me < n => Ok(Self { me, n, job, wireup: None }),
+            (Some(me), Some(n)) if me < n => Ok(Self { me, n, job, here, wireup: None }),
             _ => {
-                let wireup = Wireup::new().map_err(|error| error.to_string())?;
+                let wireup = Wireup::with_run().map_err(|error| error.to_string())?;
                 let (me, n) = wireup.as_ref().map_or((0, 1), |it| (it.rank(), it.size()));
-                Ok(Self { me: me as usize, n: n as usize, job, wireup })
+                Ok(Self { me: me as usize, n: n as usize, job, here, wireup })
             }
+        }
+    }
+
+    /// Returns true if all PEs are tasks of this space, as far as that is known without them.
+    pub fn is_one_space(&self, task: ThisTask) -> bool {
+        let expected = task.control.tasks_expected() as usize;
+        self.n == 1 || self.here.unwrap_or(expected) == self.n
+    }
+
+    /// Returns the launcher's exchange of addresses. None if there is no launcher: then all PEs are
+    /// tasks of this space.
+    pub fn take_wireup(&mut self) -> Result<Option<Wireup>, String> {
+        match self.wireup.take() {
+            Some(wireup) => Ok(Some(wireup)),
+            None => Wireup::with_run().map_err(|error| error.to_string()),
         }
     }
 }

@@ -2,18 +2,21 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
+use std::sync::{Mutex, OnceLock};
 
 use control::hold::Hold;
 use control::{Identity, ThisTask};
-use sync::futex;
+use shmem_wire::message::{Area, Place};
 
 use crate::block::{Block, ROUNDS_MAX};
+use crate::context;
 use crate::fatal::fatal;
 use crate::heap::Heap;
-use crate::setup::EXIT;
+use crate::remote::operation::Call;
+use crate::remote::{self, Far};
+use crate::setup;
 use crate::symmetric::Range;
 use crate::wait;
 
@@ -29,6 +32,8 @@ pub struct Peer {
     pub block: &'static Block,
     /// Its number.
     pub pe: usize,
+    /// The starts of its heap and of its static data, if it is on this node.
+    pub starts: [usize; 2],
     /// Its task, if it and this PE are tasks of a space.
     pub task: Option<Identity>,
     /// The process whose memory process_vm_writev(2) writes to reach it.
@@ -50,7 +55,14 @@ impl Peer {
         pid: libc::pid_t,
     ) -> Self {
         let [heap, data] = [0, 1].map(|n| starts[n].wrapping_sub(ranges[n].start));
-        Self { heap, data, has_data, block, pe, task, pid }
+        Self { heap, data, has_data, block, pe, starts, task, pid }
+    }
+
+    /// Returns a PE of another node. `has_data`: it runs the same program.
+    pub fn far(pe: usize, has_data: bool) -> Self {
+        static NONE: OnceLock<Block> = OnceLock::new();
+        let (block, starts) = (NONE.get_or_init(Block::default), [0, 0]);
+        Self { heap: FAR, data: FAR, has_data, block, pe, starts, task: None, pid: 0 }
     }
 
     /// Returns true if the PE is on another node.
@@ -84,6 +96,8 @@ pub struct Job {
     pub task: Option<ThisTask>,
     /// Keeps the memory of the other PEs mapped.
     pub holds: Vec<Hold>,
+    /// The other nodes, if there are any.
+    pub far: Option<Box<Far>>,
     /// The level of thread support, as in `shmem_init_thread`.
     pub thread_level: c_int,
 }
@@ -134,7 +148,7 @@ impl Job {
         fatal!(function, "PE {pe} does not exist; the job has {} PEs", self.n)
     }
 
-    /// Returns the address in another PE of a symmetric object of `bytes` bytes.
+    /// Returns the address in another PE of this node of a symmetric object of `bytes` bytes.
     #[inline(always)]
     pub fn reach(&self, function: &str, address: *const u8, bytes: usize, peer: &Peer) -> *mut u8 {
         let at = address.addr();
@@ -167,15 +181,42 @@ impl Job {
         )
     }
 
-    /// Returns the address in another PE of an object, or none if it is not symmetric there.
+    /// Returns the place in a PE of another node of a symmetric object of `bytes` bytes.
+    pub fn place(&self, function: &str, object: *const u8, bytes: usize, peer: &Peer) -> Place {
+        let at = object.addr();
+        if self.heap.contains(at, bytes) {
+            return Place { area: Area::Heap, offset: (at - self.heap.start) as u64 };
+        }
+        if self.data.contains(at, bytes) && peer.has_data {
+            return Place { area: Area::Data, offset: (at - self.data.start) as u64 };
+        }
+        self.not_symmetric(function, at, bytes, peer)
+    }
+
+    /// Returns true if a PE has the symmetric object.
+    pub fn is_accessible(&self, address: *const u8, peer: &Peer) -> bool {
+        let at = address.addr();
+        self.heap.contains(at, 1) || self.data.contains(at, 1) && peer.has_data
+    }
+
+    /// Returns the address in another PE of an object, or none if it is not symmetric there or the
+    /// PE is on another node.
     pub fn find(&self, address: *const u8, peer: &Peer) -> Option<*mut u8> {
         let at = address.addr();
+        if peer.is_far() {
+            return None;
+        }
         let delta = match self.heap.contains(at, 1) {
             true => peer.heap,
             false if self.data.contains(at, 1) && peer.has_data => peer.data,
             false => return None,
         };
         Some(ptr::with_exposed_provenance_mut(at.wrapping_add(delta)))
+    }
+
+    /// Returns the number of the node of a PE, which all PEs know alike.
+    pub fn node(&self, pe: usize) -> usize {
+        self.far.as_ref().map_or(0, |far| far.nodes.of_pe[pe])
     }
 
     /// The control block of this PE.
@@ -189,6 +230,10 @@ impl Job {
     pub fn notify(&self, peer: &Peer, word: &AtomicU64, value: u64) {
         let offset = ptr::from_ref(word).addr() - ptr::from_ref(self.block()).addr();
         assert!(offset < size_of::<Block>(), "a word of this PE's block");
+        if peer.is_far() {
+            let call = Call { f: "notify", job: self, context: context::default(), peer };
+            return call.notify(offset, value);
+        }
         let at = ptr::from_ref(peer.block).wrapping_byte_add(offset).cast::<AtomicU64>();
         // SAFETY: the word lies in the peer's block, which has the layout of this PE's.
         unsafe { &*at }.store(value, SeqCst);
@@ -214,17 +259,22 @@ impl Job {
 
     /// Ends all other PEs with an exit status.
     pub fn end_others(&self, status: c_int) {
-        for peer in self.peers.iter().filter(|it| it.pe != self.me) {
-            let word = &peer.block.exit.0;
-            word.store(EXIT | (status as u32 & 0xff), SeqCst);
-            futex::wake(word);
+        remote::end_nodes(self, status);
+        self.end_neighbours(status);
+    }
+
+    /// Ends all other PEs of this node with an exit status.
+    pub fn end_neighbours(&self, status: c_int) {
+        for peer in self.peers.iter().filter(|it| it.pe != self.me && !it.is_far()) {
+            setup::request_exit(peer.block, status);
         }
     }
 
     /// Ends the job with one line if a PE has ended without `shmem_finalize`.
     #[cold]
     pub fn check_peers(&self) {
-        let Some(this) = self.task else { return };
+        // With several nodes, an agent watches the PEs of this one.
+        let Some(this) = self.task.filter(|_| self.far.is_none()) else { return };
         let has_died = |peer: &&Peer| {
             let lives = peer.task.is_none_or(|task| this.control.is_living(task));
             !lives && peer.block.finalized.0.load(Acquire) == 0

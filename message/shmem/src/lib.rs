@@ -17,6 +17,7 @@
 //! | `rma` | put and get |
 //! | `atomic` | atomic operations |
 //! | `wait` | waiting for a change in this PE's memory |
+//! | `remote` | PEs on other nodes |
 //! | `context` | contexts of communication |
 //! | `team` | teams of PEs |
 //! | `collectives` | collective operations of teams |
@@ -35,6 +36,7 @@ mod identity;
 mod job;
 mod launch;
 mod lock;
+mod remote;
 mod rma;
 mod settings;
 mod setup;

@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Acquire;
 
-use crate::atomic::{Op, perform};
+use crate::atomic::{Op, change, perform};
 use crate::context;
 use crate::job;
 use crate::rma;
@@ -33,6 +33,12 @@ fn at(function: &str, op: Op, half: &AtomicU32, value: u32, compare: u32, pe: c_
     perform(function, context::default(), op, object, [value, compare], pe)
 }
 
+/// The same, without the former value.
+fn alter(function: &str, op: Op, half: &AtomicU32, value: u32, pe: c_int) {
+    let object = std::ptr::from_ref(half).cast_mut().cast();
+    change(function, context::default(), op, object, value, pe);
+}
+
 /// Waits until this PE has the lock.
 pub fn set(function: &str, lock: &Lock) {
     let job = job::get(function);
@@ -41,10 +47,10 @@ pub fn set(function: &str, lock: &Lock) {
     let before = at(function, Op::Swap, &lock.last, me, 0, HOME);
     if before == 0 {
         // A PE may have entered its number meanwhile.
-        at(function, Op::And, &lock.entry, !WAITS, 0, job.me as c_int);
+        alter(function, Op::And, &lock.entry, !WAITS, job.me as c_int);
         return;
     }
-    at(function, Op::Or, &lock.entry, me, 0, before as c_int - 1);
+    alter(function, Op::Or, &lock.entry, me, before as c_int - 1);
     wait::until(job, || (lock.entry.load(Acquire) & WAITS == 0).then_some(()));
 }
 
@@ -71,5 +77,5 @@ pub fn clear(function: &str, lock: &Lock) {
         let next = lock.entry.load(Acquire) & !WAITS;
         (next != 0).then_some(next)
     });
-    at(function, Op::And, &lock.entry, !WAITS, 0, next as c_int - 1);
+    alter(function, Op::And, &lock.entry, !WAITS, next as c_int - 1);
 }

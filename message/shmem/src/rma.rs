@@ -5,9 +5,11 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Release, SeqCst};
 use std::sync::atomic::{self};
 
+use crate::atomic::{Op, change, check_word};
 use crate::context::{self, Handle};
 use crate::fatal::fatal;
 use crate::job::{self, Job, Peer};
+use crate::remote::operation::Call;
 
 /// Bytes from which on a copy is made by the loop that is the fastest on this processor for its
 /// size: the gate chooses it for process_vm_writev(2).
@@ -15,18 +17,11 @@ const PLANNED_MIN: usize = 16 << 10;
 /// Most bytes of one such call.
 const PLANNED_MAX: usize = 1 << 30;
 
-/// Returns the job, the PE, and the address there of a symmetric object.
+/// Returns the job and the PE of an operation.
 #[inline(always)]
-pub fn reach(
-    function: &str,
-    context: Handle,
-    object: *const u8,
-    bytes: usize,
-    pe: c_int,
-) -> (&'static Job, &'static Peer, *mut u8) {
+pub fn target(function: &str, context: Handle, pe: c_int) -> (&'static Job, &'static Peer) {
     let job = job::get(function);
-    let peer = job.peer(function, context::pe(function, context, pe));
-    (job, peer, job.reach(function, object, bytes, peer))
+    (job, job.peer(function, context::pe(function, context, pe)))
 }
 
 /// Copies `bytes` bytes to a symmetric object of a PE.
@@ -45,7 +40,12 @@ pub unsafe fn put(
     if bytes == 0 {
         return check(function, context, pe);
     }
-    let (job, peer, to) = reach(function, context, object, bytes, pe);
+    let (job, peer) = target(function, context, pe);
+    if peer.is_far() {
+        // SAFETY: this function has the contract of the called one.
+        return unsafe { Call { f: function, job, context, peer }.put(object, from, bytes) };
+    }
+    let to = job.reach(function, object, bytes, peer);
     // SAFETY: `reach` has checked the target; the caller guarantees the source.
     unsafe { copy(function, job, peer, from, to, bytes, true) };
     peer.wake();
@@ -64,12 +64,78 @@ pub unsafe fn get(
     bytes: usize,
     pe: c_int,
 ) {
+    // SAFETY: this function has the contract of the called one.
+    unsafe { get_all(function, context, to, object, bytes, pe, true) }
+}
+
+/// The same; `to` has the bytes after `quiet`.
+///
+/// # Safety
+/// That of [`get`], until then.
+#[inline(always)]
+pub unsafe fn get_nbi(
+    function: &str,
+    context: Handle,
+    to: *mut u8,
+    object: *const u8,
+    bytes: usize,
+    pe: c_int,
+) {
+    // SAFETY: this function has the contract of the called one.
+    unsafe { get_all(function, context, to, object, bytes, pe, false) }
+}
+
+#[inline(always)]
+unsafe fn get_all(
+    function: &str,
+    context: Handle,
+    to: *mut u8,
+    object: *const u8,
+    bytes: usize,
+    pe: c_int,
+    waits: bool,
+) {
     if bytes == 0 {
         return check(function, context, pe);
     }
-    let (job, peer, from) = reach(function, context, object, bytes, pe);
+    let (job, peer) = target(function, context, pe);
+    if peer.is_far() {
+        let call = Call { f: function, job, context, peer };
+        // SAFETY: this function has the contract of the called one.
+        return unsafe { call.get(to, object, bytes, waits) };
+    }
+    let from = job.reach(function, object, bytes, peer);
     // SAFETY: `reach` has checked the source; the caller guarantees the target.
     unsafe { copy(function, job, peer, from, to, bytes, false) };
+}
+
+/// Copies `bytes` bytes to a symmetric object of a PE, then updates a signal there: a word, an
+/// operation on it, and its operand.
+///
+/// # Safety
+/// That of [`put`].
+#[inline(always)]
+pub unsafe fn put_signal(
+    function: &str,
+    context: Handle,
+    object: *mut u8,
+    from: *const u8,
+    bytes: usize,
+    signal: (*mut u64, Op, u64),
+    pe: c_int,
+) {
+    let (job, peer) = target(function, context, pe);
+    if peer.is_far() {
+        let call = Call { f: function, job, context, peer };
+        check_word::<u64>(function, signal.0.cast());
+        // SAFETY: this function has the contract of the called one.
+        return unsafe { call.put_signal(object, from, bytes, signal) };
+    }
+    // SAFETY: this function has the contract of the called one.
+    unsafe { put(function, context, object, from, bytes, pe) };
+    atomic::fence(Release);
+    let (word, op, value) = signal;
+    change::<u64>(function, context, op, word.cast(), value, pe);
 }
 
 /// Orders all earlier puts and atomic operations of this PE before all later ones. The processor
@@ -77,12 +143,24 @@ pub unsafe fn get(
 #[inline(always)]
 pub fn fence() {
     atomic::fence(Release);
+    if let Some(far) = job::try_get().and_then(|job| job.far.as_deref()) {
+        far.fence();
+    }
 }
 
-/// Completes all earlier puts and atomic operations of this PE: all PEs see them.
+/// Completes all earlier operations of this PE in the default context: all PEs see them.
 #[inline(always)]
 pub fn quiet() {
+    quiet_context("quiet", context::default());
+}
+
+/// Completes all earlier operations of this PE in a context.
+#[inline(always)]
+pub fn quiet_context(function: &str, context: Handle) {
     atomic::fence(SeqCst);
+    if let Some(far) = job::try_get().and_then(|job| job.far.as_deref()) {
+        far.quiet(function, context::marks(function, context));
+    }
 }
 
 /// Checks the PE of an operation without data.
@@ -156,8 +234,16 @@ pub struct Strides {
 }
 
 impl Strides {
+    /// Checks the strides, which the standard requires to be at least 1.
+    fn check(&self, function: &str) {
+        if self.n > 1 && (self.target < 1 || self.source < 1) {
+            let Self { target, source, .. } = self;
+            fatal!(function, "the strides {target} and {source} must be at least 1");
+        }
+    }
+
     /// The bytes from the first element's begin to the last one's end.
-    fn span(&self, stride: isize) -> usize {
+    pub fn span(&self, stride: isize) -> usize {
         (self.n - 1) * stride.unsigned_abs() * self.element + self.element
     }
 }
@@ -177,7 +263,14 @@ pub unsafe fn iput(
     if strides.n == 0 {
         return check(function, context, pe);
     }
-    let (_, peer, to) = reach(function, context, object, strides.span(strides.target), pe);
+    let (job, peer) = target(function, context, pe);
+    strides.check(function);
+    if peer.is_far() {
+        let call = Call { f: function, job, context, peer };
+        // SAFETY: this function has the contract of the called one.
+        return unsafe { call.put_elements(object, from, strides) };
+    }
+    let to = job.reach(function, object, strides.span(strides.target), peer);
     // SAFETY: `reach` has checked the whole target; the caller guarantees the source.
     unsafe { scatter(from, to, strides) };
     peer.wake();
@@ -198,7 +291,14 @@ pub unsafe fn iget(
     if strides.n == 0 {
         return check(function, context, pe);
     }
-    let (_, _, from) = reach(function, context, object, strides.span(strides.source), pe);
+    let (job, peer) = target(function, context, pe);
+    strides.check(function);
+    if peer.is_far() {
+        let call = Call { f: function, job, context, peer };
+        // SAFETY: this function has the contract of the called one.
+        return unsafe { call.get_elements(to, object, strides) };
+    }
+    let from = job.reach(function, object, strides.span(strides.source), peer);
     // SAFETY: `reach` has checked the whole source; the caller guarantees the target.
     unsafe { scatter(from, to, strides) };
 }

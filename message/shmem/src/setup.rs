@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::{Duration, Instant};
 
 use control::hold::KEEP;
@@ -12,18 +12,20 @@ use control::{ThisTask, export, this_task};
 use sync::futex;
 
 use crate::block::{Block, Facts, Region, VERSION};
-use crate::collectives::{area, nodes};
+use crate::collectives::area;
 use crate::fatal::fatal;
 use crate::heap::Heap;
 use crate::identity::Identity;
 use crate::job::{self, Job, Peer};
+use crate::remote::join::Meeting;
+use crate::remote::{self};
 use crate::settings;
 use crate::symmetric::{self, Program, Range};
 
 /// `SHMEM_THREAD_MULTIPLE`.
 const THREAD_MULTIPLE: c_int = 3;
 /// Set in a control block's `exit` word if the PE is to end.
-pub const EXIT: u32 = 1 << 8;
+const EXIT: u32 = 1 << 8;
 /// Time after which a PE that waits for the others to start says so.
 const LATE: Duration = Duration::from_secs(10);
 /// Sleep between two searches for PEs that have not started.
@@ -36,6 +38,8 @@ const STACK_BYTES: usize = 1 << 20;
 
 /// Number of calls of `shmem_init` without `shmem_finalize`.
 static INITS: AtomicU32 = AtomicU32::new(0);
+/// This process ends at once.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Initialises the library. Returns the provided level of thread support.
 pub fn init(function: &'static str, level: c_int) -> c_int {
@@ -52,7 +56,10 @@ pub fn init(function: &'static str, level: c_int) -> c_int {
         Ok(job) => job::set(job),
         Err(line) => fatal!(function, "{line}"),
     };
-    nodes::announce(function, job);
+    if let Err(line) = remote::start_agent(job) {
+        fatal!(function, "{line}");
+    }
+    area::prepare(job);
     job.meet();
     settings::show(job);
     level
@@ -60,7 +67,7 @@ pub fn init(function: &'static str, level: c_int) -> c_int {
 
 /// Meets the other PEs and returns the job. The error is one line.
 fn join(thread_level: c_int) -> Result<Job, String> {
-    let identity = Identity::new()?;
+    let mut identity = Identity::new()?;
     let task = this_task();
     if identity.n > 1 && task.is_none() {
         return Err("this process is not a task of a space: start the program by `oshrun`, or by \
@@ -96,10 +103,18 @@ fn join(thread_level: c_int) -> Result<Job, String> {
         allocator: Mutex::new(Heap::new(bytes)),
         task,
         holds: Vec::new(),
+        far: None,
         thread_level,
     };
     job.peers = match task {
-        Some(task) => meet(&mut job, &identity, task, block)?,
+        Some(task) => {
+            let wireup = if identity.is_one_space(task) { None } else { identity.take_wireup()? };
+            let meeting = wireup.map(|wireup| Meeting::new(wireup, task.mark(), heap));
+            let meeting = meeting.transpose()?;
+            let peers = meet(&mut job, &identity, task, block, meeting.as_ref())?;
+            job.far = meeting.map(Meeting::finish).transpose()?.flatten();
+            peers
+        }
         None => Box::new([this_peer(&job, block)]),
     };
     Ok(job)
@@ -119,12 +134,13 @@ fn name(identity: &Identity, what: &str) -> String {
     format!("nagaya-shmem {VERSION} {what} {:016x}", identity.job)
 }
 
-/// Exports this PE's memory, and finds that of all others.
+/// Exports this PE's memory, and finds that of all others on this node.
 fn meet(
     job: &mut Job,
     identity: &Identity,
     task: ThisTask,
     block: &'static Block,
+    meeting: Option<&Meeting>,
 ) -> Result<Box<[Peer]>, String> {
     let facts = block.facts.0;
     let at = ptr::from_ref(block).addr() as u64;
@@ -142,6 +158,11 @@ fn meet(
     let mut peers: Vec<Option<Peer>> = Vec::new();
     peers.resize_with(job.n, || None);
     peers[job.me] = Some(this_peer(job, block));
+    for (pe, peer) in peers.iter_mut().enumerate() {
+        if let Some(meeting) = meeting.filter(|meeting| meeting.is_far(pe)) {
+            *peer = Some(Peer::far(pe, meeting.has_same_program(pe)));
+        }
+    }
     let (begin, mut is_late) = (Instant::now(), false);
     loop {
         let event = task.control.event().load(Acquire);
@@ -220,9 +241,15 @@ fn find(
 fn serve_exit(block: &'static Block) -> Result<(), String> {
     let serve = move || {
         let word = &block.exit.0;
+        let mut died = None;
         let request = loop {
             match word.load(Acquire) {
-                0 => futex::sleep(word, 0, None),
+                0 => {
+                    let watched = job::try_get().map(|job| remote::watch_first(job, &mut died));
+                    // Before the job stands, it is not known whether there is anything to watch.
+                    let pause = watched.unwrap_or(Some(LATE));
+                    futex::sleep(word, 0, pause.map(|pause| Instant::now() + pause));
+                }
                 request => break request,
             }
         };
@@ -236,10 +263,27 @@ fn serve_exit(block: &'static Block) -> Result<(), String> {
     thread.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
 }
 
+/// Requests a PE of this node to end with an exit status.
+pub fn request_exit(block: &Block, status: c_int) {
+    let word = &block.exit.0;
+    word.store(EXIT | (status as u32 & 0xff), SeqCst);
+    futex::wake(word);
+}
+
+/// Returns true if this process ends at once, or is requested to.
+pub fn is_ending() -> bool {
+    let is_requested = |job: &Job| job.block().exit.0.load(Acquire) != 0;
+    IS_ENDING.load(Acquire) || job::try_get().is_some_and(is_requested)
+}
+
 /// Ends this process with its exit handlers, so that its output is complete. They do not meet the
 /// other PEs.
 pub fn exit(status: c_int) -> ! {
     INITS.store(0, SeqCst);
+    IS_ENDING.store(true, SeqCst);
+    if let Some(job) = job::try_get() {
+        remote::part_from_launcher(job);
+    }
     // An exit handler, or a thread that holds a stream's lock, may wait for ever.
     let end = move || {
         std::thread::sleep(EXIT_MAX);
@@ -252,7 +296,7 @@ pub fn exit(status: c_int) -> ! {
 }
 
 /// Calls a function while all signals are blocked.
-fn blocked<T>(call: impl FnOnce() -> T) -> T {
+pub fn blocked<T>(call: impl FnOnce() -> T) -> T {
     // SAFETY: two local sets of signals.
     unsafe {
         let [mut all, mut before]: [libc::sigset_t; 2] = std::mem::zeroed();
@@ -271,7 +315,9 @@ pub fn finalize(function: &'static str) {
     if before == Ok(1) {
         crate::rma::quiet();
         job.meet();
+        remote::leave(job);
         job.block().finalized.0.store(1, SeqCst);
+        remote::part_from_launcher(job);
     }
 }
 

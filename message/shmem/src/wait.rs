@@ -67,6 +67,9 @@ pub fn sleep<T>(
             None => std::thread::sleep(NAP),
         }
         job.check_peers();
+        if let Some(far) = &job.far {
+            far.nudge();
+        }
         if let Some(value) = policy.poll(&mut *found) {
             return value;
         }

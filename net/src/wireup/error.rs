@@ -30,6 +30,10 @@ pub enum WireupError {
     Late(Late),
     /// A process ended before it contributed.
     Ended,
+    /// This process ended before it joined the job.
+    NeverCame(u32),
+    /// `nagaya run` has started this process, and does not answer, or its variables are wrong.
+    Run(String),
 }
 
 /// The processes that did not contribute in time.
@@ -61,6 +65,8 @@ impl fmt::Display for WireupError {
             }
             Self::Late(Late::Unknown) => f.write_str("some processes have not come in time"),
             Self::Ended => f.write_str("a process of this job has ended before all had come"),
+            Self::NeverCame(rank) => write!(f, "process {rank} has ended before it joined the job"),
+            Self::Run(line) => f.write_str(line),
             Self::Odd(what) => write!(
                 f,
                 "PMIx does not tell the {what}; the launcher's PMIx and PMIX_NAMESPACE do not agree"

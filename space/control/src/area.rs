@@ -87,6 +87,11 @@ impl Control {
         self.space().tasks_expected.fetch_max(tasks, Ordering::AcqRel);
     }
 
+    /// Returns the number of processes of the job on this node; 0 if it is not known.
+    pub fn tasks_expected(&self) -> u32 {
+        self.space().tasks_expected.load(Ordering::Acquire)
+    }
+
     /// PID of the creator.
     pub fn owner_pid(&self) -> u32 {
         self.space().owner_pid

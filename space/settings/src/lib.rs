@@ -90,6 +90,8 @@ pub const GROUPS: &[Group] = &[
             "the number of this task in that job", "nagaya-run(1)"),
         ours("NAGAYA_JOB_SIZE", "", "number",
             "the number of tasks of that job", "nagaya-run(1)"),
+        ours("NAGAYA_JOB_LOCAL_SIZE", "", "number",
+            "the number of tasks of that job in this address space", "nagaya-run(1)"),
         ours("NAGAYA_JOB_OUTER", "", "text",
             "the launcher's job in which that job runs", "nagaya-run(1)"),
     ]),

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 
 use crate::abi::export::export;
 use crate::abi::types::{amo_types, bitwise_types};
-use crate::atomic::{Op, perform};
+use crate::atomic::{Op, change, perform, perform_nbi};
 use crate::context::{self, Handle};
 
 /// Returns the bits of a number.
@@ -20,7 +20,7 @@ macro_rules! change_default {
     ($op:ident $kind:ty, $word:ty, [$($name:tt)*]) => {
         export!([$($name)*] (to: *mut $kind, value: $kind, pe: c_int) {
             let (f, value) = (concat!("shmem_", $($name)*), bits!($word, value));
-            perform::<$word>(f, context::default(), Op::$op, to.cast(), [value, 0], pe);
+            change::<$word>(f, context::default(), Op::$op, to.cast(), value, pe);
         });
     };
 }
@@ -31,7 +31,7 @@ macro_rules! change {
         change_default!($op $kind, $word, [$($name)*]);
         export!(["ctx_", $($name)*] (context: Handle, to: *mut $kind, value: $kind, pe: c_int) {
             let (f, value) = (concat!("shmem_ctx_", $($name)*), bits!($word, value));
-            perform::<$word>(f, context, Op::$op, to.cast(), [value, 0], pe);
+            change::<$word>(f, context, Op::$op, to.cast(), value, pe);
         });
     };
 }
@@ -66,17 +66,16 @@ macro_rules! fetch_nbi {
     ($op:ident $kind:ty, $word:ty, [$($name:tt)*]) => {
         export!([$($name)*] (fetched: *mut $kind, to: *mut $kind, value: $kind, pe: c_int) {
             let (f, value) = (concat!("shmem_", $($name)*), bits!($word, value));
-            let former =
-                perform::<$word>(f, context::default(), Op::$op, to.cast(), [value, 0], pe);
+            let fetched = fetched.cast();
             // SAFETY: the standard's contract: `fetched` is writable.
-            unsafe { fetched.cast::<$word>().write_unaligned(former) };
+            unsafe { perform_nbi::<$word>(f, context::default(), Op::$op, to.cast(), [value, 0], pe, fetched) };
         });
         export!(["ctx_", $($name)*]
             (context: Handle, fetched: *mut $kind, to: *mut $kind, value: $kind, pe: c_int) {
             let (f, value) = (concat!("shmem_ctx_", $($name)*), bits!($word, value));
-            let former = perform::<$word>(f, context, Op::$op, to.cast(), [value, 0], pe);
+            let fetched = fetched.cast();
             // SAFETY: the standard's contract: `fetched` is writable.
-            unsafe { fetched.cast::<$word>().write_unaligned(former) };
+            unsafe { perform_nbi::<$word>(f, context, Op::$op, to.cast(), [value, 0], pe, fetched) };
         });
     };
 }
@@ -107,16 +106,16 @@ macro_rules! read {
         });
         export!([$($nbi)*] (fetched: *mut $kind, from: *const $kind, pe: c_int) {
             let (f, from) = (concat!("shmem_", $($nbi)*), from.cast_mut().cast());
-            let value = perform::<$word>(f, context::default(), Op::Fetch, from, [0, 0], pe);
+            let fetched = fetched.cast();
             // SAFETY: the standard's contract: `fetched` is writable.
-            unsafe { fetched.cast::<$word>().write_unaligned(value) };
+            unsafe { perform_nbi::<$word>(f, context::default(), Op::Fetch, from, [0, 0], pe, fetched) };
         });
         export!(["ctx_", $($nbi)*]
             (context: Handle, fetched: *mut $kind, from: *const $kind, pe: c_int) {
             let (f, from) = (concat!("shmem_ctx_", $($nbi)*), from.cast_mut().cast());
-            let value = perform::<$word>(f, context, Op::Fetch, from, [0, 0], pe);
+            let fetched = fetched.cast();
             // SAFETY: the standard's contract: `fetched` is writable.
-            unsafe { fetched.cast::<$word>().write_unaligned(value) };
+            unsafe { perform_nbi::<$word>(f, context, Op::Fetch, from, [0, 0], pe, fetched) };
         });
     };
 }
@@ -142,18 +141,17 @@ macro_rules! compare_swap {
             (fetched: *mut $kind, to: *mut $kind, compare: $kind, value: $kind, pe: c_int) {
             let f = concat!("shmem_", $($nbi)*);
             let values = [bits!($word, value), bits!($word, compare)];
-            let former =
-                perform::<$word>(f, context::default(), Op::CompareSwap, to.cast(), values, pe);
+            let fetched = fetched.cast();
             // SAFETY: the standard's contract: `fetched` is writable.
-            unsafe { fetched.cast::<$word>().write_unaligned(former) };
+            unsafe { perform_nbi::<$word>(f, context::default(), Op::CompareSwap, to.cast(), values, pe, fetched) };
         });
         export!(["ctx_", $($nbi)*] (context: Handle, fetched: *mut $kind, to: *mut $kind,
             compare: $kind, value: $kind, pe: c_int) {
             let f = concat!("shmem_ctx_", $($nbi)*);
             let values = [bits!($word, value), bits!($word, compare)];
-            let former = perform::<$word>(f, context, Op::CompareSwap, to.cast(), values, pe);
+            let fetched = fetched.cast();
             // SAFETY: the standard's contract: `fetched` is writable.
-            unsafe { fetched.cast::<$word>().write_unaligned(former) };
+            unsafe { perform_nbi::<$word>(f, context, Op::CompareSwap, to.cast(), values, pe, fetched) };
         });
     };
 }
@@ -163,11 +161,11 @@ macro_rules! increment {
     ($kind:ty, $word:ty, [$($inc:tt)*], [$($fetch:tt)*], [$($nbi:tt)*]) => {
         export!([$($inc)*] (to: *mut $kind, pe: c_int) {
             let f = concat!("shmem_", $($inc)*);
-            perform::<$word>(f, context::default(), Op::Add, to.cast(), [1, 0], pe);
+            change::<$word>(f, context::default(), Op::Add, to.cast(), 1, pe);
         });
         export!(["ctx_", $($inc)*] (context: Handle, to: *mut $kind, pe: c_int) {
             let f = concat!("shmem_ctx_", $($inc)*);
-            perform::<$word>(f, context, Op::Add, to.cast(), [1, 0], pe);
+            change::<$word>(f, context, Op::Add, to.cast(), 1, pe);
         });
         export!([$($fetch)*] (to: *mut $kind, pe: c_int) -> $kind {
             let f = concat!("shmem_", $($fetch)*);
@@ -181,16 +179,16 @@ macro_rules! increment {
         });
         export!([$($nbi)*] (fetched: *mut $kind, to: *mut $kind, pe: c_int) {
             let f = concat!("shmem_", $($nbi)*);
-            let former = perform::<$word>(f, context::default(), Op::Add, to.cast(), [1, 0], pe);
+            let fetched = fetched.cast();
             // SAFETY: the standard's contract: `fetched` is writable.
-            unsafe { fetched.cast::<$word>().write_unaligned(former) };
+            unsafe { perform_nbi::<$word>(f, context::default(), Op::Add, to.cast(), [1, 0], pe, fetched) };
         });
         export!(["ctx_", $($nbi)*]
             (context: Handle, fetched: *mut $kind, to: *mut $kind, pe: c_int) {
             let f = concat!("shmem_ctx_", $($nbi)*);
-            let former = perform::<$word>(f, context, Op::Add, to.cast(), [1, 0], pe);
+            let fetched = fetched.cast();
             // SAFETY: the standard's contract: `fetched` is writable.
-            unsafe { fetched.cast::<$word>().write_unaligned(former) };
+            unsafe { perform_nbi::<$word>(f, context, Op::Add, to.cast(), [1, 0], pe, fetched) };
         });
     };
 }
@@ -277,7 +275,7 @@ macro_rules! old_increment {
     ($kind:ty, $word:ty, [$($inc:tt)*], [$($fetch:tt)*]) => {
         export!([$($inc)*] (to: *mut $kind, pe: c_int) {
             let f = concat!("shmem_", $($inc)*);
-            perform::<$word>(f, context::default(), Op::Add, to.cast(), [1, 0], pe);
+            change::<$word>(f, context::default(), Op::Add, to.cast(), 1, pe);
         });
         export!([$($fetch)*] (to: *mut $kind, pe: c_int) -> $kind {
             let f = concat!("shmem_", $($fetch)*);

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_long};
 use crate::abi::export::export;
 use crate::context::{self, Handle};
 use crate::job;
+use crate::rma;
 use crate::team::{self, Handle as TeamHandle};
 
 export!(["ctx_create"] (options: c_long, created: *mut Handle) -> c_int {
@@ -20,6 +21,9 @@ export!(["team_create_ctx"] (team: TeamHandle, options: c_long, created: *mut Ha
     0
 });
 export!(["ctx_destroy"] (context: Handle) {
+    if !context.is_null() {
+        rma::quiet_context("shmem_ctx_destroy", context);
+    }
     // SAFETY: the standard's contract.
     unsafe { context::destroy("shmem_ctx_destroy", context) }
 });

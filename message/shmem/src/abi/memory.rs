@@ -165,7 +165,7 @@ pub unsafe fn realloc(f: &str, at: *mut c_void, bytes: usize) -> *mut c_void {
 export!(["addr_accessible"] (at: *const c_void, pe: c_int) -> c_int {
     let job = job::get("shmem_addr_accessible");
     let peer = usize::try_from(pe).ok().and_then(|pe| job.peers.get(pe));
-    peer.is_some_and(|peer| job.find(at.cast(), peer).is_some()).into()
+    peer.is_some_and(|peer| job.is_accessible(at.cast(), peer)).into()
 });
 export!(["pe_accessible"] (pe: c_int) -> c_int {
     let job = job::get("shmem_pe_accessible");

@@ -18,9 +18,9 @@ export!(["quiet"] () {
     job::get("shmem_quiet");
     rma::quiet();
 });
-export!(["ctx_quiet"] (_context: Handle) {
+export!(["ctx_quiet"] (context: Handle) {
     job::get("shmem_ctx_quiet");
-    rma::quiet();
+    rma::quiet_context("shmem_ctx_quiet", context);
 });
 export!(["pe_quiet"] (pes: *const c_int, n: usize) {
     // SAFETY: the standard's contract: `n` numbers.
@@ -41,5 +41,5 @@ unsafe fn pe_quiet(f: &str, context: Handle, pes: *const c_int, n: usize) {
         // SAFETY: the caller guarantees `n` numbers.
         job.peer(f, context::pe(f, context, unsafe { *pes.add(at) }));
     }
-    rma::quiet();
+    rma::quiet_context(f, context);
 }

@@ -1,6 +1,7 @@
 //! Remote memory access: put and get.
 //!
 //! Within a node a call that need not wait for its end (`_nbi`) copies at once, like the others.
+//! So does a put to another node: when it returns, its message is on the way.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,7 +13,7 @@ use crate::rma::{self, Strides};
 /// Exports put and get of elements, with and without a context. `$put` and `$get` are the names
 /// without prefix.
 macro_rules! elements {
-    ($type:ty, [$($put:tt)*], [$($get:tt)*]) => {
+    ($type:ty, [$($put:tt)*], $get_function:ident [$($get:tt)*]) => {
         export!([$($put)*] (to: *mut $type, from: *const $type, n: usize, pe: c_int) {
             let (f, bytes) = (concat!("shmem_", $($put)*), n * size_of::<$type>());
             // SAFETY: the standard's contract: `from` has `n` elements.
@@ -27,13 +28,13 @@ macro_rules! elements {
         export!([$($get)*] (to: *mut $type, from: *const $type, n: usize, pe: c_int) {
             let (f, bytes) = (concat!("shmem_", $($get)*), n * size_of::<$type>());
             // SAFETY: the standard's contract: `to` has `n` elements.
-            unsafe { rma::get(f, context::default(), to.cast(), from.cast(), bytes, pe) }
+            unsafe { rma::$get_function(f, context::default(), to.cast(), from.cast(), bytes, pe) }
         });
         export!(["ctx_", $($get)*]
             (context: Handle, to: *mut $type, from: *const $type, n: usize, pe: c_int) {
             let (f, bytes) = (concat!("shmem_ctx_", $($get)*), n * size_of::<$type>());
             // SAFETY: the standard's contract: `to` has `n` elements.
-            unsafe { rma::get(f, context, to.cast(), from.cast(), bytes, pe) }
+            unsafe { rma::$get_function(f, context, to.cast(), from.cast(), bytes, pe) }
         });
     };
 }
@@ -75,8 +76,9 @@ macro_rules! strided {
 /// Exports the functions of a named type.
 macro_rules! typed {
     ($name:ident $type:ty) => {
-        elements!($type, [stringify!($name), "_put"], [stringify!($name), "_get"]);
-        elements!($type, [stringify!($name), "_put_nbi"], [stringify!($name), "_get_nbi"]);
+        elements!($type, [stringify!($name), "_put"], get [stringify!($name), "_get"]);
+        elements!($type, [stringify!($name), "_put_nbi"],
+            get_nbi [stringify!($name), "_get_nbi"]);
         strided!($type, [stringify!($name), "_iput"], [stringify!($name), "_iget"]);
     };
 }
@@ -85,15 +87,15 @@ rma_types!(typed);
 /// Exports the functions of a size in bits.
 macro_rules! sized {
     ($bits:literal $type:ty) => {
-        elements!($type, ["put", $bits], ["get", $bits]);
-        elements!($type, ["put", $bits, "_nbi"], ["get", $bits, "_nbi"]);
+        elements!($type, ["put", $bits], get ["get", $bits]);
+        elements!($type, ["put", $bits, "_nbi"], get_nbi ["get", $bits, "_nbi"]);
         strided!($type, ["iput", $bits], ["iget", $bits]);
     };
 }
 rma_sizes!(sized);
 
-elements!(u8, ["putmem"], ["getmem"]);
-elements!(u8, ["putmem_nbi"], ["getmem_nbi"]);
+elements!(u8, ["putmem"], get["getmem"]);
+elements!(u8, ["putmem_nbi"], get_nbi["getmem_nbi"]);
 
 /// Writes one value to a symmetric object.
 ///
@@ -101,7 +103,13 @@ elements!(u8, ["putmem_nbi"], ["getmem_nbi"]);
 /// By the standard's rules nobody else writes the object.
 #[inline(always)]
 unsafe fn put_one<T>(f: &str, context: Handle, to: *mut T, value: T, pe: c_int) {
-    let (_, peer, at) = rma::reach(f, context, to.cast(), size_of::<T>(), pe);
+    let (job, peer) = rma::target(f, context, pe);
+    if peer.is_far() {
+        // SAFETY: the value has the bytes of a value.
+        let from = (&raw const value).cast();
+        return unsafe { rma::put(f, context, to.cast(), from, size_of::<T>(), pe) };
+    }
+    let at = job.reach(f, to.cast(), size_of::<T>(), peer);
     // SAFETY: `reach` has checked the object. A volatile write is one store, so a peer that polls
     // the object sees no part of it.
     unsafe { at.cast::<T>().write_volatile(value) };
@@ -114,7 +122,16 @@ unsafe fn put_one<T>(f: &str, context: Handle, to: *mut T, value: T, pe: c_int) 
 /// By the standard's rules nobody else writes the object.
 #[inline(always)]
 unsafe fn get_one<T>(f: &str, context: Handle, from: *const T, pe: c_int) -> T {
-    let (_, _, at) = rma::reach(f, context, from.cast(), size_of::<T>(), pe);
+    let (job, peer) = rma::target(f, context, pe);
+    if peer.is_far() {
+        let mut value = std::mem::MaybeUninit::<T>::uninit();
+        // SAFETY: the bytes that `get` writes are those of a value.
+        return unsafe {
+            rma::get(f, context, value.as_mut_ptr().cast(), from.cast(), size_of::<T>(), pe);
+            value.assume_init()
+        };
+    }
+    let at = job.reach(f, from.cast(), size_of::<T>(), peer);
     // SAFETY: `reach` has checked the object.
     unsafe { at.cast::<T>().read_volatile() }
 }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use crate::abi::export::export;
 use crate::abi::types::{rma_sizes, rma_types};
-use crate::atomic::{Op, perform};
+use crate::atomic::{Op, change, perform};
 use crate::context::{self, Handle};
 use crate::fatal::fatal;
 use crate::rma;
@@ -13,15 +13,20 @@ use crate::rma;
 const SET: c_int = 0;
 const ADD: c_int = 1;
 
-/// Updates a signal.
+/// Returns the operation on a signal that `kind` names.
 #[inline(always)]
-fn update(f: &str, context: Handle, to: *mut u64, signal: u64, kind: c_int, pe: c_int) {
-    let op = match kind {
+fn operation(f: &str, kind: c_int) -> Op {
+    match kind {
         SET => Op::Set,
         ADD => Op::Add,
         _ => fatal!(f, "{kind} is no operation on a signal"),
-    };
-    perform::<u64>(f, context, op, to.cast(), [signal, 0], pe);
+    }
+}
+
+/// Updates a signal.
+#[inline(always)]
+fn update(f: &str, context: Handle, to: *mut u64, signal: u64, kind: c_int, pe: c_int) {
+    change::<u64>(f, context, operation(f, kind), to.cast(), signal, pe);
 }
 
 /// Exports a put with a signal, with and without a context, blocking and not.
@@ -31,17 +36,19 @@ macro_rules! put_signal {
             signal: u64, kind: c_int, pe: c_int) {
             let (f, bytes) = (concat!("shmem_", $($name)*), n * size_of::<$type>());
             // SAFETY: the standard's contract: `from` has `n` elements.
-            unsafe { rma::put(f, context::default(), to.cast(), from.cast(), bytes, pe) };
-            rma::fence();
-            update(f, context::default(), word, signal, kind, pe);
+            unsafe {
+                let (context, signal) = (context::default(), (word, operation(f, kind), signal));
+                rma::put_signal(f, context, to.cast(), from.cast(), bytes, signal, pe)
+            };
         });
         export!(["ctx_", $($name)*] (context: Handle, to: *mut $type, from: *const $type, n: usize,
             word: *mut u64, signal: u64, kind: c_int, pe: c_int) {
             let (f, bytes) = (concat!("shmem_ctx_", $($name)*), n * size_of::<$type>());
             // SAFETY: the standard's contract: `from` has `n` elements.
-            unsafe { rma::put(f, context, to.cast(), from.cast(), bytes, pe) };
-            rma::fence();
-            update(f, context, word, signal, kind, pe);
+            unsafe {
+                let signal = (word, operation(f, kind), signal);
+                rma::put_signal(f, context, to.cast(), from.cast(), bytes, signal, pe)
+            };
         });
     };
 }

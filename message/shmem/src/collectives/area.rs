@@ -40,7 +40,7 @@ const fn slot_bytes(pes: usize) -> usize {
 
 /// Returns the size of the words of PEs at the begin of the area.
 const fn head_bytes(pes: usize) -> usize {
-    (2 * size_of::<u64>() * pes).next_multiple_of(LINE)
+    (size_of::<u64>() * pes).next_multiple_of(LINE)
 }
 
 /// Returns the size of the area, in a job of `pes` PEs.
@@ -70,12 +70,6 @@ fn word(at: usize) -> &'static AtomicU64 {
 pub fn greeting(job: &Job, pe: usize) -> &'static AtomicU64 {
     assert!(pe < job.n, "a PE of the job");
     word(start(job) + pe * size_of::<u64>())
-}
-
-/// Returns the word with the node of a PE: the number of the first PE there.
-pub fn node(job: &Job, pe: usize) -> &'static AtomicU64 {
-    assert!(pe < job.n, "a PE of the job");
-    word(start(job) + (job.n + pe) * size_of::<u64>())
 }
 
 /// Returns the address of a slot in this PE.

@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr};
 use outbox::group::Group;
 use sync::wait::WaitPolicy;
 
-use crate::atomic::{Op, perform};
+use crate::atomic::{Op, change};
 use crate::collectives::area::{self, SLOTS};
-use crate::collectives::nodes;
 use crate::collectives::waiter::Waiter;
 use crate::context;
 use crate::fatal::fatal;
@@ -162,7 +161,7 @@ impl Channel {
             let mut found: Vec<usize> = Vec::new();
             let mut leaders = Vec::new();
             for (pe, peer) in pes.iter().enumerate() {
-                let node = nodes::node(job, peer.pe);
+                let node = job.node(peer.pe);
                 if !found.contains(&node) {
                     found.push(node);
                     leaders.push(pe);
@@ -240,7 +239,7 @@ impl Channel {
             let word = &area::slot(self.job, far.slots[to]).rounds[round];
             let object = ptr::from_ref(word).cast_mut().cast();
             let pe = self.team.world(to as i32).unwrap_or(0);
-            perform::<u64>(f, context::default(), Op::Set, object, [count, 0], pe);
+            change::<u64>(f, context::default(), Op::Set, object, count, pe);
             let here = &own.rounds[round];
             wait::until(self.job, || (here.load(Acquire) >= count).then_some(()));
             (distance, round) = (distance * 2, round + 1);
@@ -266,7 +265,7 @@ impl Channel {
             let object = area::slot_word(self.job, slot, self.team.me as usize, parity);
             let object = ptr::from_ref(object).cast_mut().cast();
             let pe = self.team.world(to as i32).unwrap_or(0);
-            perform::<u64>(f, context::default(), Op::Set, object, [word, 0], pe);
+            change::<u64>(f, context::default(), Op::Set, object, word, pe);
         }
         rma::quiet();
         self.sync(f);

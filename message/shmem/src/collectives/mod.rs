@@ -9,7 +9,6 @@
 //! | module | topic |
 //! |---|---|
 //! | `area` | the symmetric memory of these operations |
-//! | `nodes` | the node of each PE |
 //! | `waiter` | waiting for a PE of this node |
 //! | `channel` | a team's means of communication; barrier |
 //! | `split`, `sets` | creation of teams; active sets |
@@ -20,7 +19,6 @@ pub mod area;
 pub mod channel;
 pub mod exchange;
 pub mod gather;
-pub mod nodes;
 pub mod reduce;
 pub mod scan;
 pub mod sets;

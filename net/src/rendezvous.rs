@@ -13,15 +13,14 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use net::launcher;
-use net::secret::random;
-use net::wireup::Late;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::error::DsmError;
+use crate::launcher;
+use crate::secret::random;
+use crate::wireup::error::{Late, WireupError};
 
 /// The socket, this task's rank, and the number of tasks.
 pub const SOCKET: &str = "NAGAYA_JOB_SOCKET";
@@ -29,6 +28,8 @@ pub const SOCKET: &str = "NAGAYA_JOB_SOCKET";
 pub const RANK: &str = "NAGAYA_JOB_RANK";
 /// See [`SOCKET`].
 pub const SIZE: &str = "NAGAYA_JOB_SIZE";
+/// The number of tasks of this `nagaya run`: those in one address space.
+pub const LOCAL_SIZE: &str = "NAGAYA_JOB_LOCAL_SIZE";
 /// The [identity](launcher::identity) of `nagaya run` itself. A task with another identity was
 /// started by a launcher within.
 pub const OUTER: &str = "NAGAYA_JOB_OUTER";
@@ -56,6 +57,12 @@ enum Says {
     Ended(Range<u32>),
 }
 
+/// Returns true if `nagaya run` has started this process, and no launcher within.
+pub fn is_guest() -> bool {
+    let outer = std::env::var(OUTER).unwrap_or_default();
+    std::env::var_os(SOCKET).is_some() && outer == launcher::identity()
+}
+
 /// The contributions of all tasks, by rank.
 type All = Vec<Vec<u8>>;
 
@@ -79,15 +86,13 @@ pub struct Guest {
 
 impl Guest {
     /// Connects as the environment says, or returns `None` if it says nothing.
-    pub fn new() -> Result<Option<Self>, DsmError> {
-        let Some(path) = std::env::var_os(SOCKET) else { return Ok(None) };
-        if std::env::var(OUTER).unwrap_or_default() != launcher::identity() {
-            return Ok(None);
-        }
+    pub fn new() -> Result<Option<Self>, WireupError> {
+        let path = std::env::var_os(SOCKET).filter(|_| is_guest());
+        let Some(path) = path else { return Ok(None) };
         let number = |name: &str| {
             let text = std::env::var(name).unwrap_or_default();
             text.parse::<u32>().map_err(|_| {
-                DsmError::System(format!("{name}={text}: nagaya run sets it; leave it as it is"))
+                WireupError::Run(format!("{name}={text}: nagaya run sets it; leave it as it is"))
             })
         };
         let (rank, size) = (number(RANK)?, number(SIZE)?);
@@ -110,7 +115,7 @@ impl Guest {
     }
 
     /// Contributes these bytes, and returns those of all tasks, by rank. Waits up to `limit`.
-    pub fn exchange(&mut self, bytes: &[u8], limit: Option<Duration>) -> Result<All, DsmError> {
+    pub fn exchange(&mut self, bytes: &[u8], limit: Option<Duration>) -> Result<All, WireupError> {
         self.say(&Says::Give(bytes.to_vec()))?;
         if let Some(limit) = limit
             && !self.is_told_within(limit)
@@ -119,18 +124,12 @@ impl Guest {
         }
         let all = match receive(&mut self.stream).map_err(|why| lost(&why))? {
             Told::All(all) => all,
-            Told::Missing(tasks) => {
-                return Err(DsmError::missing(&Late::Ranks(tasks), limit.unwrap_or_default()));
-            }
-            Told::Ended(task) => {
-                return Err(DsmError::System(format!(
-                    "task {task} has ended before it called jia_init"
-                )));
-            }
+            Told::Missing(tasks) => return Err(WireupError::Late(Late::Ranks(tasks))),
+            Told::Ended(task) => return Err(WireupError::NeverCame(task)),
         };
         match all.len() == self.size as usize {
             true => Ok(all),
-            false => Err(DsmError::System("the tasks do not agree on how many they are".into())),
+            false => Err(WireupError::Run("the tasks do not agree on how many they are".into())),
         }
     }
 
@@ -153,13 +152,13 @@ impl Guest {
         let _ = self.say(&Says::Bye);
     }
 
-    fn say(&mut self, says: &Says) -> Result<(), DsmError> {
+    fn say(&mut self, says: &Says) -> Result<(), WireupError> {
         send(&mut self.stream, says).map_err(|why| lost(&why))
     }
 }
 
-fn lost(why: &io::Error) -> DsmError {
-    DsmError::System(format!("the `nagaya run` that started this task does not answer: {why}"))
+fn lost(why: &io::Error) -> WireupError {
+    WireupError::Run(format!("the `nagaya run` that started this task does not answer: {why}"))
 }
 
 fn address(name: &str) -> io::Result<SocketAddr> {
@@ -187,7 +186,8 @@ fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
 }
 
 /// Reads a message of a task and one of `nagaya run` (see `fuzz`).
-pub(crate) fn fuzz(bytes: &[u8]) {
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
     let _ = postcard::from_bytes::<Says>(bytes);
     let _ = postcard::from_bytes::<Told>(bytes);
 }
@@ -221,12 +221,19 @@ impl Host {
         Ok(Self { name })
     }
 
-    /// Returns the environment variables by which a task finds the host of this name.
-    pub fn environment(name: &str, rank: u32, size: u32) -> [(&'static str, String); 4] {
+    /// Returns the environment variables by which a task finds the host of this name. `local_size`
+    /// tasks share its address space.
+    pub fn environment(
+        name: &str,
+        rank: u32,
+        size: u32,
+        local_size: u32,
+    ) -> [(&'static str, String); 5] {
         [
             (SOCKET, name.to_owned()),
             (RANK, rank.to_string()),
             (SIZE, size.to_string()),
+            (LOCAL_SIZE, local_size.to_string()),
             (OUTER, launcher::identity()),
         ]
     }
@@ -408,7 +415,7 @@ mod tests {
         // The host kills the process of a task that disconnects without a word: this one.
         here.bye();
         silent.bye();
-        assert!(error.to_string().starts_with("tasks 0, 1, 3 have not"), "{error}");
+        assert_eq!(error, WireupError::Late(Late::Ranks(vec![0, 1, 3])));
     }
 
     /// One task reports it, and the others end with it.
@@ -422,11 +429,11 @@ mod tests {
         Host::tell_ended(host.name(), 1..2);
         let (told, mut first) = wait.join().expect("no panic");
         let error = told.expect_err("a task lacks");
-        assert_eq!(error.to_string(), "task 1 has ended before it called jia_init");
+        assert_eq!(error, WireupError::NeverCame(1));
         let error = late.exchange(&[1], Some(LIMIT)).expect_err("a task lacks");
         first.bye();
         late.bye();
-        assert_eq!(error.to_string(), "task 1 has ended before it called jia_init");
+        assert_eq!(error, WireupError::NeverCame(1));
     }
 
     #[test]
