@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use nagaya_tests::program::{c, c_with};
 use nagaya_tests::python::interpreter;
-use nagaya_tests::span::{LIMIT, python_threads, span};
-use nagaya_tests::{Cmd, Running, WorkDir, is_alive, kill, nagaya, tool, wait_until};
+use nagaya_tests::span::{LIMIT, nodes, python_threads, span};
+use nagaya_tests::{Cmd, WorkDir, is_alive, kill, nagaya, tool, wait_until};
 use rustix::process::Signal;
 
 /// A C program with threads.
@@ -102,13 +102,6 @@ fn a_program_ends_however_it_ends() {
         let fault = span(nodes, &ends).arg("fault").run();
         assert!(fault.signal().is_some() || fault.code() == 1, "{fault}");
     }
-}
-
-/// Processes of the nodes, the origin's first.
-fn nodes(job: &Running) -> Vec<i32> {
-    let children = format!("/proc/{0}/task/{0}/children", job.pid());
-    let children = std::fs::read_to_string(children).expect("children");
-    children.split_whitespace().map(|pid| pid.parse().expect("a PID")).collect()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::program::{c_with, include_dir, made_once, source_dir};
-use crate::{Cmd, WorkDir, nagaya, scratch_dir, tool};
+use crate::{Cmd, Running, WorkDir, nagaya, scratch_dir, tool};
 
 /// For a run, on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(200);
@@ -19,6 +19,13 @@ pub fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
 pub fn packing(nodes: usize, program: impl AsRef<Path>) -> Cmd {
     let span = nagaya("span").args(["--nodes", &nodes.to_string()]);
     span.arg(program.as_ref()).time_limit(LIMIT)
+}
+
+/// Processes of the nodes of a job, the origin's first.
+pub fn nodes(job: &Running) -> Vec<i32> {
+    let children = format!("/proc/{0}/task/{0}/children", job.pid());
+    let children = std::fs::read_to_string(children).expect("children");
+    children.split_whitespace().map(|pid| pid.parse().expect("a PID")).collect()
 }
 
 /// A C program that knows of nodes.

@@ -133,7 +133,8 @@ fn node_lines(text: &mut String, node: &Counts) {
         text,
         "{}: {}; running {}, stopped at pages {}; faults: {} to read, {} to write; pages: {} came, \
          {} went, {} copies dropped for a writer; {} messages of {}; {} calls made at the origin, \
-         {} futex waits; memory for pages {} at most",
+         {} futex waits; {} waits that ended while the thread drove the engine; memory for \
+         pages {} at most",
         node.name,
         many(node.processors as usize, "processor"),
         seconds(sum(|thread| thread.running_ns)),
@@ -147,6 +148,7 @@ fn node_lines(text: &mut String, node: &Counts) {
         megabytes(node.bytes),
         sum(Thread::calls),
         sum(|thread| thread.futex_waits),
+        sum(|thread| thread.driven),
         megabytes(node.memory_most),
     );
     let mut threads: Vec<&Thread> = node.threads.iter().collect();

@@ -270,6 +270,16 @@ pub trait Server: Driver {
     /// Runs the event loop until [`is_over`](Self::is_over) returns true.
     fn serve(&mut self) {
         let mut wait_policy = WaitPolicy::for_nodes();
+        while self.work(&mut wait_policy) {
+            let ready = self.sleep();
+            self.wake_up(ready);
+        }
+    }
+
+    /// Runs turns until nothing is left to do but wait. Returns true if the engine may sleep now,
+    /// and false if [`is_over`](Self::is_over) returns true. Call [`wake_up`](Self::wake_up) after
+    /// the sleep.
+    fn work(&mut self, wait_policy: &mut WaitPolicy) -> bool {
         while !self.is_over() {
             if self.turn() {
                 wait_policy.found();
@@ -282,27 +292,44 @@ pub trait Server: Driver {
                 self.pause();
                 continue;
             }
-            if self.announce_sleep() {
-                let ready = match self.engine_mut().arm() {
-                    Ok(true) => self.sleep(),
-                    Ok(false) => 0,
-                    Err(error) => {
-                        self.failed(&error);
-                        0
-                    }
-                };
-                self.awake(ready);
-                // A waker has been read: what it announces may be in no message or request.
-                self.engine_mut().glances = GLANCES_MAX;
+            if self.may_sleep() {
+                return true;
             }
         }
+        false
+    }
+
+    /// Prepares a sleep: from now on all events wake the engine. Returns false, and withdraws that,
+    /// if one has arrived.
+    fn may_sleep(&mut self) -> bool {
+        if !self.announce_sleep() {
+            return false;
+        }
+        match self.engine_mut().arm() {
+            Ok(true) => return true,
+            Ok(false) => {}
+            Err(error) => self.failed(&error),
+        }
+        self.wake_up(0);
+        false
+    }
+
+    /// Ends a sleep. `ready` has a bit for each readable waker.
+    fn wake_up(&mut self, ready: u32) {
+        self.awake(ready);
+        // A waker has been read: what it announces may be in no message or request.
+        self.engine_mut().glances = GLANCES_MAX;
+    }
+
+    /// Returns the time at which a sleep must end: the next timer's, or the network's.
+    fn sleep_deadline(&self) -> Option<Instant> {
+        let network = self.engine().mesh.as_ref().and_then(Mesh::deadline);
+        self.deadline().into_iter().chain(network).min()
     }
 
     /// Sleeps until an event arrives or the next timer expires.
     fn sleep(&self) -> u32 {
-        let network = self.engine().mesh.as_ref().and_then(Mesh::deadline);
-        let until = self.deadline().into_iter().chain(network).min();
-        self.engine().sleep(&self.wakers(), until)
+        self.engine().sleep(&self.wakers(), self.sleep_deadline())
     }
 }
 

@@ -1,6 +1,7 @@
-//! A node's agent: a thread of Nagaya on each node, with its own descriptor table. It drives the
-//! coherence protocol by the [page engine](node), and answers requests of the program's threads.
-//! At the origin it also keeps the memory map, the futex queues and the placement of threads.
+//! A node's agent: a thread of Nagaya on each node, at the origin with its own descriptor table. It
+//! drives the coherence protocol by the [page engine](node), and answers requests of the program's
+//! threads. At the origin it also keeps the memory map, the futex queues and the placement of
+//! threads. On other nodes threads drive the engine, too: [`driving`].
 //!
 //! [`state`] has the data; the other files have the agent's methods, by topic.
 
@@ -8,6 +9,8 @@ mod callers;
 mod change;
 mod counts;
 mod driver;
+mod drives;
+mod driving;
 mod end;
 mod files;
 mod fork_queue;

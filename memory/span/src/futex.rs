@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::request::Request;
-use crate::slot::Slot;
+use crate::slot::{Awaited, Slot};
 use crate::{clock_offsets, futex_queues, raw, shared};
 
 /// As futex(2): words of all nodes' threads.
@@ -151,7 +151,7 @@ pub fn requeue_in_kernel(word: u64, count: u32, to: u64, moved: u32) -> i64 {
 
 /// Waits in line until it is woken, or it is time, or a signal has come.
 fn wait(here: &Here, slot: &Slot, until: &Until) -> i64 {
-    let mut why = 0;
+    let (mut why, mut may_drive) = (0, true);
     while slot.woken.load(Ordering::SeqCst) == 0 && why == 0 {
         if let Some(signal) = slot.signal() {
             let restarts = until.time.is_none() && signal.action.has(libc::SA_RESTART);
@@ -167,6 +167,9 @@ fn wait(here: &Here, slot: &Slot, until: &Until) -> i64 {
         if left.is_some_and(|left| left.tv_sec < 0) {
             why = -i64::from(libc::ETIMEDOUT);
             break;
+        }
+        if std::mem::take(&mut may_drive) && here.table.drive(slot, Awaited::WakeUp) {
+            continue;
         }
         // SAFETY: a thread that makes a call has sat down.
         unsafe { edges::sleep(&slot.woken, 0, left.as_ref()) };

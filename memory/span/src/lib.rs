@@ -44,6 +44,7 @@ mod descriptors;
 mod direct;
 mod dispositions;
 mod edges;
+mod engine_lock;
 pub mod estimate;
 mod exe;
 mod frame;

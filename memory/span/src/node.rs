@@ -109,7 +109,7 @@ pub fn run(control: Control) -> Option<Refusal> {
         libc::prctl(libc::PR_SET_NAME, start.name.as_ptr());
         libc::syscall(libc::SYS_set_tid_address, slot.live_tid_word().as_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
-        kernel_threads::dispatch();
+        kernel_threads::dispatch(None);
         asm!(
             "mov rsp, {stack}",
             "xor eax, eax", "xor ebx, ebx", "xor ecx, ecx", "xor edx, edx",

@@ -141,6 +141,28 @@ pub unsafe fn leave_to(stack_end: usize, body: extern "C" fn(usize) -> !, argume
     }
 }
 
+/// Runs `body` on another stack, and returns when it does.
+///
+/// # Safety
+/// Nothing else uses that stack meanwhile.
+pub unsafe fn call_on_stack(stack_end: usize, body: extern "C" fn(usize), argument: usize) {
+    // SAFETY: the stack is free by this function's contract. `body` preserves R12, as the ABI
+    // requires.
+    unsafe {
+        asm!(
+            "mov r12, rsp",
+            "mov rsp, {stack}",
+            "call {body}",
+            "mov rsp, r12",
+            stack = in(reg) stack_end & !15,
+            body = in(reg) body,
+            inout("rdi") argument => _,
+            out("r12") _,
+            clobber_abi("C"),
+        );
+    }
+}
+
 /// Resumes with a signal context: all registers, vector registers included, and the mask.
 ///
 /// # Safety

@@ -99,6 +99,8 @@ pub struct Thread {
     pub calls: Vec<(u64, u64)>,
     /// It stood in line at a futex so often.
     pub futex_waits: u64,
+    /// Number of its waits that ended while it drove the engine of its node.
+    pub driven: u64,
     /// The last known place of its stack.
     pub stack_pointer: u64,
 }

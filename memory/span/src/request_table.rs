@@ -7,12 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::raw;
 use crate::request::Request;
-use crate::slot::{Entries, SLOTS_PER_BLOCK, Slot};
+use crate::slot::{Awaited, Entries, SLOTS_PER_BLOCK, Slot};
 
 /// Threads that a program may have at once: about as many as Linux allows with its default
 /// `vm.max_map_count`.
 pub const THREADS_MAX: usize = 32 << 10;
 const BLOCKS: usize = THREADS_MAX / SLOTS_PER_BLOCK;
+
+/// Drives the engine for the thread of a slot, until it has what it waits for or should sleep.
+/// Returns false if another thread drives.
+pub type Driver = fn(&Slot, Awaited) -> bool;
 
 /// All slots of a node. They are allocated when they are first needed, and never freed.
 pub struct RequestTable {
@@ -30,6 +34,8 @@ pub struct RequestTable {
     /// An eventfd, by its number in the threads' descriptor table.
     doorbell: i32,
     entries: Entries,
+    /// On nodes whose threads drive the engine: the function that does.
+    driver: OnceLock<Driver>,
 }
 
 impl RequestTable {
@@ -45,6 +51,7 @@ impl RequestTable {
             all_have_begun: AtomicBool::new(false),
             doorbell,
             entries,
+            driver: OnceLock::new(),
         }));
         table.allocate(0)?;
         Ok(table)
@@ -103,18 +110,44 @@ impl RequestTable {
         self.slots().find(is_it)
     }
 
-    /// By a thread: makes a request, and waits for the answer.
+    /// By the agent: from now on threads drive the engine with this function.
+    ///
+    /// # Panics
+    /// There is one already.
+    pub fn set_driver(&self, driver: Driver) {
+        assert!(self.driver.set(driver).is_ok(), "a process has one agent");
+    }
+
+    /// By a thread: makes a request, and waits for the answer. On nodes other than the origin the
+    /// thread drives the engine meanwhile, if nobody else does.
     pub fn request(&self, slot: &Slot, request: Request) -> i64 {
-        self.post(slot, request);
+        self.store(slot, request);
+        if !self.drive(slot, Awaited::Answer) {
+            self.wake_agent();
+        }
         slot.wait_for_answer()
+    }
+
+    /// By a thread that waits: drives the engine until the thread has what it waits for, or should
+    /// sleep. Returns false if it could not drive.
+    pub fn drive(&self, slot: &Slot, awaited: Awaited) -> bool {
+        self.driver.get().is_some_and(|drive| drive(slot, awaited))
     }
 
     /// By a thread: makes a request that has no answer.
     pub fn post(&self, slot: &Slot, request: Request) {
+        self.store(slot, request);
+        self.wake_agent();
+    }
+
+    fn store(&self, slot: &Slot, request: Request) {
         slot.store_request(request);
         let word = slot.index as usize / SLOTS_PER_BLOCK;
         self.requested[word].fetch_or(1 << (slot.index % u64::BITS), Ordering::SeqCst);
         self.summary[word / 64].fetch_or(1 << (word % 64), Ordering::SeqCst);
+    }
+
+    fn wake_agent(&self) {
         if self.agent_sleeps.swap(0, Ordering::SeqCst) != 0 {
             let one = 1u64;
             let arguments = [self.doorbell as u64, std::ptr::from_ref(&one) as u64, 8, 0, 0, 0];
@@ -155,14 +188,6 @@ impl RequestTable {
             let slot = self.slot((word * SLOTS_PER_BLOCK) as u32 + first.trailing_zeros());
             return Some((slot.index, slot.take_request()));
         }
-    }
-
-    /// By the agent: answers the request of a slot.
-    ///
-    /// # Panics
-    /// The agent has taken none of it.
-    pub fn answer(&self, index: u32, answer: i64) {
-        self.slot(index).store_answer(answer);
     }
 
     /// By the agent: it has handled a request that has no answer.

@@ -9,7 +9,7 @@
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use libc::{SS_DISABLE, stack_t};
 
@@ -49,6 +49,15 @@ const FREE: u32 = 0;
 const ASKED: u32 = 1;
 const TAKEN: u32 = 2;
 const ANSWERED: u32 = 3;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The answer to its request.
+    Answer,
+    /// A wake-up from a futex queue, or work for its way back to the program.
+    WakeUp,
+}
 
 /// A thread's slot.
 #[repr(C, align(128))]
@@ -119,6 +128,13 @@ pub struct Slot {
     /// The thread's last system call, and the address after its instruction.
     pub call_number: AtomicU64,
     pub call_end: AtomicU64,
+    /// On a node other than the origin, the kernel's selector of syscall user dispatch: 1 while
+    /// calls of code that is not Nagaya's are caught.
+    pub selector: AtomicU8,
+    /// Number of waits that ended while the thread drove the engine, and its processor time for
+    /// that, in ns.
+    pub drives: AtomicU64,
+    pub driven_ns: AtomicU64,
 }
 
 // SAFETY: `state`, `call_posted` and the SIGNAL flag give each cell one owner at a time; their
@@ -194,6 +210,9 @@ impl Slot {
             kernel_tid: AtomicI32::new(0),
             call_number: AtomicU64::new(0),
             call_end: AtomicU64::new(0),
+            selector: AtomicU8::new(1),
+            drives: AtomicU64::new(0),
+            driven_ns: AtomicU64::new(0),
         };
         slot.handlers_end = slot.handler_stack().end as u64;
         slot
@@ -242,7 +261,8 @@ impl Slot {
         request
     }
 
-    /// By the agent: answers the request that it has taken.
+    /// By the agent: answers the request that it has taken. The thread may sleep at
+    /// [`answer_word`](Self::answer_word).
     ///
     /// # Panics
     /// It has taken none.
@@ -252,7 +272,11 @@ impl Slot {
         // SAFETY: the state is TAKEN, so the agent owns the cell.
         unsafe { *self.answer.get() = answer };
         self.state.store(ANSWERED, Ordering::SeqCst);
-        raw::wake(&self.state);
+    }
+
+    /// The word at which the thread sleeps while it waits for an answer.
+    pub fn answer_word(&self) -> &AtomicU32 {
+        &self.state
     }
 
     /// By the agent: it has handled a request that has no answer.
@@ -299,6 +323,16 @@ impl Slot {
     pub fn wake(&self) {
         self.woken.store(1, Ordering::SeqCst);
         raw::wake(&self.woken);
+    }
+
+    /// Returns true if the thread has what it waits for.
+    pub fn has_got(&self, awaited: Awaited) -> bool {
+        match awaited {
+            Awaited::Answer => !self.awaits_answer(),
+            Awaited::WakeUp => {
+                self.woken.load(Ordering::SeqCst) != 0 || self.flags.load(Ordering::SeqCst) != 0
+            }
+        }
     }
 
     /// Returns true if the flag is set.
@@ -428,6 +462,9 @@ impl Slot {
         self.guard.store(0, Ordering::Relaxed);
         self.has_signal_mask.store(0, Ordering::Relaxed);
         self.call_leaves.store(0, Ordering::Relaxed);
+        self.selector.store(1, Ordering::Relaxed);
+        self.drives.store(0, Ordering::Relaxed);
+        self.driven_ns.store(0, Ordering::Relaxed);
     }
 
     /// The context with which the thread starts or resumes, or that goes with a call.

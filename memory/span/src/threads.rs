@@ -161,7 +161,8 @@ pub unsafe fn run(slot: &Slot) -> ! {
         slot.take_mask();
         kernel_threads::set_thread_area((*context).thread_area);
         scheduling::computes();
-        kernel_threads::dispatch();
+        let selector = (Here::get().node != 0).then_some(&slot.selector);
+        kernel_threads::dispatch(selector);
         let stack = &mut (*Context::registers(context)).uc_stack;
         *slot.alternate() = *stack;
         *stack = alternate_stack::of_handlers(slot);

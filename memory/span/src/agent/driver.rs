@@ -31,7 +31,9 @@ impl Driver for Agent {
     }
 
     fn received(&mut self, message: Received) {
-        self.handle(message);
+        if let Some(message) = self.defer(message) {
+            self.handle(message);
+        }
     }
 
     fn node_lost(&mut self, node: NodeId, why: &str) {
@@ -105,9 +107,10 @@ impl Driver for Agent {
         }
     }
 
-    /// Returns true if a shadow has got a call and may run: it needs this processor at once.
+    /// Returns true if a shadow has got a call and may run: it needs this processor at once. Or if
+    /// the thread that drives has to stop.
     fn is_answered(&self) -> bool {
-        self.has_posted && self.may_poll()
+        self.has_posted && self.may_poll() || self.driving.is_over(self.table)
     }
 
     /// Returns false while all threads wait, and no shadow is in a system call, whose buffers may

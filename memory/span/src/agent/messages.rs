@@ -7,6 +7,7 @@ use net::slice;
 use node::driver::Server as _;
 use node::sequential::Replica as _;
 
+use super::driving;
 use super::state::Agent;
 use crate::context::Context;
 use crate::frame::{Frame, Message};
@@ -25,6 +26,9 @@ impl Agent {
         match self.me {
             0 => self.note_begun(0),
             _ => self.notify(0, Message::Begun),
+        }
+        if self.may_be_driven() {
+            driving::serve(self)
         }
         self.serve();
         unreachable!("the process ends with the program")
@@ -142,7 +146,9 @@ impl Agent {
     /// Wakes a thread of this node that waits in a futex queue.
     pub(super) fn wake_thread(&mut self, thread: u32) {
         self.waits.queued.remove(&thread);
-        self.table.slot(thread).wake();
+        let slot = self.table.slot(thread);
+        slot.woken.store(1, std::sync::atomic::Ordering::SeqCst);
+        self.wake_at(&slot.woken, thread);
     }
 
     /// Starts a thread of the program that comes to this node.

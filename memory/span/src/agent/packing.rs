@@ -2,12 +2,13 @@
 //! of their threads. While threads wait long, the origin queries that, and moves threads as
 //! [`packing`](crate::packing) decides.
 //!
-//! The processor time of threads is the process's CPU time less the agent's: two clocks, whatever
-//! the number of threads. Calls of shadows count as the program's work. The time for which threads
-//! wait for processors is in /proc. While threads are on all nodes and none waits for another node,
-//! nothing is queried.
+//! The processor time of threads is the process's CPU time less the agent's, and less that of
+//! threads that drove the engine: two clocks, whatever the number of threads. Calls of shadows count
+//! as the program's work. The time for which threads wait for processors is in /proc. While threads
+//! are on all nodes and none waits for another node, nothing is queried.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
 use coherence::message::NodeId;
 use node::driver::Driver as _;
@@ -101,7 +102,9 @@ impl Agent {
         };
         Spent {
             at: self.now(),
-            running: ns(ClockId::ProcessCPUTime).saturating_sub(ns(ClockId::ThreadCPUTime)),
+            running: ns(ClockId::ProcessCPUTime)
+                .saturating_sub(ns(ClockId::ThreadCPUTime))
+                .saturating_sub(self.driving.spent_ns),
             waited: self.waits.waited,
             stops: self.waits.stops,
             delayed: self.delayed().unwrap_or(UNKNOWN),
@@ -250,8 +253,13 @@ impl Agent {
         if !self.reports_waits {
             return;
         }
-        let (now, tid) = (self.now(), self.table.slot(thread).live_tid());
-        if self.callers.calls(thread, now, || callers::spent(tid)) {
+        let (now, slot) = (self.now(), self.table.slot(thread));
+        let driven_ns = slot.driven_ns.load(Ordering::Relaxed);
+        let spent = || {
+            let spent = callers::spent(slot.live_tid())?;
+            Some(callers::Spent { running: spent.running.saturating_sub(driven_ns), ..spent })
+        };
+        if self.callers.calls(thread, now, spent) {
             self.notify(0, Message::CallsOften { thread });
         }
     }

@@ -12,7 +12,9 @@ impl Agent {
     /// Answers the request of a thread of this node.
     pub(super) fn answer(&mut self, thread: u32, answer: i64) {
         self.waits.is_answered(thread, self.now());
-        self.table.answer(thread, answer);
+        let slot = self.table.slot(thread);
+        slot.store_answer(answer);
+        self.wake_at(slot.answer_word(), thread);
     }
 
     /// Serves a request of a thread of this node.

@@ -146,6 +146,7 @@ impl Seen {
                 last.running_ns += thread.running_ns;
                 last.stopped_ns += thread.stopped_ns;
                 last.futex_waits += thread.futex_waits;
+                last.driven += thread.driven;
             }
         }
     }
@@ -169,7 +170,9 @@ impl Seen {
         let kernel_tid = of.kernel_tid.load(Relaxed);
         let running = running(kernel_tid);
         let before = self.counted.insert(kernel_tid, running).unwrap_or(0);
-        thread.running_ns = running.saturating_sub(before);
+        let driven_ns = of.driven_ns.load(Relaxed);
+        thread.running_ns = running.saturating_sub(before + driven_ns);
+        thread.driven = of.drives.load(Relaxed);
         thread
     }
 

@@ -13,6 +13,7 @@ use pager::Region;
 
 use super::callers::Callers;
 use super::counts::Counts;
+use super::drives::Driving;
 use super::orders::Orders;
 use super::origin::Origin;
 use super::packer::Packer;
@@ -92,6 +93,8 @@ pub struct Agent {
     pub(super) leases: Leases,
     pub(super) copies: Copies,
     pub(super) wanted: Option<ReportFile>,
+    /// Threads of this node that drive the engine.
+    pub(super) driving: Driving,
 }
 
 impl Agent {
@@ -130,6 +133,7 @@ impl Agent {
             leases: Leases::default(),
             copies: Copies::default(),
             wanted,
+            driving: Driving::default(),
         }
     }
 }

@@ -59,6 +59,11 @@ impl Waits {
         self.requests + self.queued.len() + self.stopped.len()
     }
 
+    /// Returns true if threads are stopped at pages.
+    pub fn are_stopped(&self) -> bool {
+        !self.stopped.is_empty()
+    }
+
     /// A thread asks.
     pub fn asks(&mut self, thread: u32, now: u64) {
         self.requests += 1;
