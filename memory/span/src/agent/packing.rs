@@ -3,9 +3,9 @@
 //! [`packing`](crate::packing) decides.
 //!
 //! The processor time of threads is the process's CPU time less the agent's, and less that of
-//! threads that drove the engine: two clocks, whatever the number of threads. Calls of shadows count
-//! as the program's work. The time for which threads wait for processors is in /proc. While threads
-//! are on all nodes and none waits for another node, nothing is queried.
+//! threads that drove the engine: two clocks, whatever the number of threads. Calls of shadows
+//! count as the program's work. The time for which threads wait for processors is in /proc. While
+//! threads are on all nodes and none waits for another node, nothing is queried.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
