@@ -140,11 +140,10 @@ def applications(root):
     kernels = root / "Kernels/SHMEM"
     for name, arguments in (("Stencil", "20 1000"), ("Transpose", "20 512 32"),
                             ("Synch_p2p", "20 1000 1000")):
-        directory = kernels / name
-        if directory.exists():
-            sources = [*directory.glob("*.c"), root / "Kernels/common/SHMEM_bail_out.c",
+        for path in sorted((kernels / name).glob("*.c")):
+            sources = [path, root / "Kernels/common/SHMEM_bail_out.c",
                        root / "Kernels/common/wtime.c"]
-            yield Program(f"Kernels {name}", sources,
+            yield Program(f"Kernels {stem(path)}", sources,
                           f"-I{root}/Kernels/include -DPRKVERSION='\"0\"' -DRADIUS=2 -DDOUBLE=1 -DSTAR=1 "
                           "-DSPLITFRACTION=1 -lm",
                           arguments, needs="Solution validates")
