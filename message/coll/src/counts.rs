@@ -1,8 +1,8 @@
 //! The functions with 64-bit counts for an MPI that has none. Counts that fit into an `int` are
 //! passed to the functions with such counts.
 //!
-//! `loaded::names` hides this library's functions with 64-bit counts if the MPI has none, but not from
-//! libraries that were bound before it ran.
+//! `loaded::names` hides this library's functions with 64-bit counts if the MPI has none, but not
+//! from libraries that were bound before it ran.
 
 use std::ffi::c_int;
 

@@ -10,7 +10,7 @@ use traffic::{Tally, class};
 
 use crate::mpi::{Mpi, Word, mpi};
 
-/// A persistent request: the receiver of its message in MPI_COMM_WORLD, if it sends one, and its size.
+/// A persistent request: its size, and the receiver in MPI_COMM_WORLD if it sends a message.
 #[derive(Clone, Copy)]
 struct Persistent {
     to: Option<c_int>,

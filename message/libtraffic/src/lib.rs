@@ -7,8 +7,8 @@
 //! directory that `NAGAYA_TRAFFIC_DIR` names (`traffic::Record`). Without that variable it counts
 //! for nobody.
 //!
-//! Not counted: calls that an MPI makes to itself, functions that only one MPI has (`MPIX_`), and jobs
-//! that use sessions (MPI 4) without MPI_Init.
+//! Not counted: calls that an MPI makes to itself, functions that only one MPI has (`MPIX_`), and
+//! jobs that use sessions (MPI 4) without MPI_Init.
 //!
 //! | module | topic |
 //! |---|---|

@@ -43,8 +43,8 @@ pub struct Name {
     pub resolve: extern "C" fn() -> usize,
 }
 
-/// Makes the [`Name`] of an exported function: its name, that of the MPI's function in the profiling
-/// interface, and the function.
+/// Makes the [`Name`] of an exported function: its name, that of the MPI's function in the
+/// profiling interface, and the function.
 #[macro_export]
 macro_rules! name {
     ($own:expr, $mpis:expr, $function:expr) => {{
@@ -57,8 +57,8 @@ macro_rules! name {
     }};
 }
 
-/// Places the calling library before the MPI: defines the symbol [`MARKER`](crate::MARKER), and lets
-/// only those of the library's names exist that the MPI has. The argument is an iterator over the
+/// Places the calling library before the MPI: defines the symbol [`MARKER`](crate::MARKER), and
+/// lets only those of the library's names exist that the MPI has. The argument is an iterator over the
 /// `Name`s of all functions that the library exports; it can be cloned and allocates nothing.
 #[macro_export]
 macro_rules! stand_before_mpi {

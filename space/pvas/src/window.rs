@@ -202,6 +202,7 @@ mod tests {
         let wanted = |is_shared, is_fixed| Wanted {
             segment_size: 32 * GIB,
             is_shared,
+            file: None,
             is_fixed,
             start: None,
         };
