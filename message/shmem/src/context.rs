@@ -3,7 +3,7 @@
 //! Within a node an operation is complete when its call returns, so a context has no state but the
 //! team whose PEs it names. For other nodes it has the number of its last operation on each.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::c_int;
 
 use crate::fatal::fatal;
 use crate::job;
@@ -21,8 +21,6 @@ pub const DEFAULT: usize = 1;
 pub struct Context {
     /// The team whose PEs the numbers of its operations name.
     pub team: &'static Team,
-    /// As given at its creation.
-    pub options: c_long,
     /// Its operations on other nodes.
     marks: Option<Marks>,
 }
@@ -62,10 +60,10 @@ pub fn marks(function: &str, context: Handle) -> Option<&'static Marks> {
 }
 
 /// Creates a context.
-pub fn create(team: &'static Team, options: c_long) -> Handle {
+pub fn create(team: &'static Team) -> Handle {
     let far = job::try_get().and_then(|job| job.far.as_ref());
     let marks = far.map(|far| far.new_marks());
-    Box::into_raw(Box::new(Context { team, options, marks }))
+    Box::into_raw(Box::new(Context { team, marks }))
 }
 
 /// Destroys a context.

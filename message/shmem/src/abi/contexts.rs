@@ -1,4 +1,4 @@
-//! Communication management.
+//! Communication management. The options of a context are hints, which change nothing here.
 
 use std::ffi::{c_int, c_long};
 
@@ -8,16 +8,16 @@ use crate::job;
 use crate::rma;
 use crate::team::{self, Handle as TeamHandle};
 
-export!(["ctx_create"] (options: c_long, created: *mut Handle) -> c_int {
+export!(["ctx_create"] (_options: c_long, created: *mut Handle) -> c_int {
     let team = team::world("shmem_ctx_create");
     // SAFETY: the standard's contract: `created` is writable.
-    unsafe { *created = context::create(team, options) };
+    unsafe { *created = context::create(team) };
     0
 });
-export!(["team_create_ctx"] (team: TeamHandle, options: c_long, created: *mut Handle) -> c_int {
+export!(["team_create_ctx"] (team: TeamHandle, _options: c_long, created: *mut Handle) -> c_int {
     let Some(team) = team::get("shmem_team_create_ctx", team) else { return -1 };
     // SAFETY: the standard's contract: `created` is writable.
-    unsafe { *created = context::create(team, options) };
+    unsafe { *created = context::create(team) };
     0
 });
 export!(["ctx_destroy"] (context: Handle) {
