@@ -253,6 +253,8 @@ fn serve_exit(block: &'static Block) -> Result<(), String> {
                 request => break request,
             }
         };
+        // A PE that is asked to end has not died: the others need not report it.
+        block.finalized.0.store(1, SeqCst);
         exit((request & 0xff) as c_int)
     };
     // The program's signals are for its own threads.
