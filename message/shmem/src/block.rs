@@ -53,6 +53,8 @@ pub struct Block {
     pub allocations: [AtomicU64; 2],
     /// 1 once the PE has left the job by `shmem_finalize`.
     pub finalized: Line<AtomicU32>,
+    /// 1 if a PE of this node ends the job: this PE reports no loss any more.
+    pub is_ending: AtomicU32,
     /// The requested exit status of the job and `setup::EXIT`, or 0.
     pub exit: Line<AtomicU32>,
 }

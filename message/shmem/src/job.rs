@@ -259,6 +259,9 @@ impl Job {
 
     /// Ends all other PEs with an exit status.
     pub fn end_others(&self, status: c_int) {
+        for peer in self.peers.iter().filter(|it| !it.is_far()) {
+            peer.block.is_ending.store(1, SeqCst);
+        }
         remote::end_nodes(self, status);
         self.end_neighbours(status);
     }

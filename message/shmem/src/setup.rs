@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::{Duration, Instant};
 
 use control::hold::KEEP;
@@ -38,8 +38,6 @@ const STACK_BYTES: usize = 1 << 20;
 
 /// Number of calls of `shmem_init` without `shmem_finalize`.
 static INITS: AtomicU32 = AtomicU32::new(0);
-/// This process ends at once.
-static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Initialises the library. Returns the provided level of thread support.
 pub fn init(function: &'static str, level: c_int) -> c_int {
@@ -253,6 +251,8 @@ fn serve_exit(block: &'static Block) -> Result<(), String> {
                 request => break request,
             }
         };
+        // A PE that is asked to end has not died: the others need not report it.
+        block.finalized.0.store(1, SeqCst);
         exit((request & 0xff) as c_int)
     };
     // The program's signals are for its own threads.
@@ -272,16 +272,17 @@ pub fn request_exit(block: &Block, status: c_int) {
 
 /// Returns true if this process ends at once, or is requested to.
 pub fn is_ending() -> bool {
-    let is_requested = |job: &Job| job.block().exit.0.load(Acquire) != 0;
-    IS_ENDING.load(Acquire) || job::try_get().is_some_and(is_requested)
+    let is_ending =
+        |block: &Block| block.is_ending.load(Acquire) != 0 || block.exit.0.load(Acquire) != 0;
+    job::try_get().is_some_and(|job| is_ending(job.block()))
 }
 
 /// Ends this process with its exit handlers, so that its output is complete. They do not meet the
 /// other PEs.
 pub fn exit(status: c_int) -> ! {
     INITS.store(0, SeqCst);
-    IS_ENDING.store(true, SeqCst);
     if let Some(job) = job::try_get() {
+        job.block().is_ending.store(1, SeqCst);
         remote::part_from_launcher(job);
     }
     // An exit handler, or a thread that holds a stream's lock, may wait for ever.

@@ -40,6 +40,8 @@ pub const LEFT: u32 = 2;
 
 /// Time for the agent that should report a loss to do so, before others do.
 const REPORT_AFTER: Duration = Duration::from_millis(700);
+/// Time for a request to end to arrive, which is not sent by the connection that is lost.
+const REPORT_FIRST_AFTER: Duration = Duration::from_millis(50);
 /// Time limit and pause for calls of other agents.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
@@ -355,7 +357,7 @@ impl Agent {
                 let node = peer.id as usize;
                 let first = (0..).find(|&other| other != node);
                 let pause =
-                    if first == Some(self.far.node) { Duration::ZERO } else { REPORT_AFTER };
+                    if first == Some(self.far.node) { REPORT_FIRST_AFTER } else { REPORT_AFTER };
                 let pe = self.far.nodes.first(node);
                 let line =
                     format!("PE {pe} of {} has ended without shmem_finalize", self.far.names[node]);
@@ -402,8 +404,9 @@ impl Agent {
 
 /// Ends the PEs of this node.
 fn end_node(job: &Job, status: u8) {
-    setup::request_exit(job.block(), status.into());
+    // This process ends last: its end would be seen as a loss.
     job.end_neighbours(c_int::from(status));
+    setup::request_exit(job.block(), status.into());
 }
 
 /// A reply and its payload, if the request has one.
