@@ -163,7 +163,7 @@ fn own_options(command: &[OsString]) -> &[OsString] {
     let end = command.iter().position(|word| {
         let is_program = !is_value && !word.as_bytes().starts_with(b"-");
         let takes_word = |name: &&str| word == name;
-        is_value = !is_value && HOSTS.iter().chain(WITH_VALUE).any(|name| takes_word(name));
+        is_value = !is_value && HOSTS.iter().chain(WITH_VALUE).any(takes_word);
         is_program || word == "--"
     });
     &command[..end.unwrap_or(command.len())]

@@ -56,7 +56,7 @@ mod tests {
     fn holders_exclude_each_other_and_no_waiter_sleeps_for_ever() {
         const TIMES: u64 = 100_000;
         let counter = Counter(EngineLock::default(), UnsafeCell::new(0));
-        let add = |waits: bool| {
+        let add = |counter: &Counter, waits: bool| {
             let mut done = 0;
             while done < TIMES {
                 if waits {
@@ -70,9 +70,10 @@ mod tests {
                 done += 1;
             }
         };
+        let all = &counter;
         std::thread::scope(|scope| {
             for waits in [true, true, false] {
-                scope.spawn(move || add(waits));
+                scope.spawn(move || add(all, waits));
             }
         });
         assert_eq!(counter.1.into_inner(), 3 * TIMES);

@@ -105,8 +105,8 @@ elements!(u8, ["putmem_nbi"], get_nbi["getmem_nbi"]);
 unsafe fn put_one<T>(f: &str, context: Handle, to: *mut T, value: T, pe: c_int) {
     let (job, peer) = rma::target(f, context, pe);
     if peer.is_far() {
-        // SAFETY: the value has the bytes of a value.
         let from = (&raw const value).cast();
+        // SAFETY: `from` is a value of this type.
         return unsafe { rma::put(f, context, to.cast(), from, size_of::<T>(), pe) };
     }
     let at = job.reach(f, to.cast(), size_of::<T>(), peer);

@@ -89,7 +89,7 @@ pub fn start(job: &'static Job) -> Result<(), String> {
     let Some(mut fabric) = fabric else { return Ok(()) };
     // SAFETY: `early` returns symmetric memory of a PE of this node. By the standard's rules nobody
     // uses it until the put is complete.
-    unsafe { fabric.place_with(Box::new(|from, header, bytes| early(from, header, bytes))) };
+    unsafe { fabric.place_with(Box::new(early)) };
     let others = (0..far.nodes.n()).map(|node| match node < far.node {
         true => Neighbour::Due(Instant::now()),
         false => Neighbour::Absent,
