@@ -55,7 +55,7 @@ pub struct Block {
     pub finalized: Line<AtomicU32>,
     /// 1 if a PE of this node ends the job: this PE reports no loss any more.
     pub is_ending: AtomicU32,
-    /// The requested exit status of the job and `setup::EXIT`, or 0.
+    /// The requested exit status of the job and `ending::EXIT`, or 0.
     pub exit: Line<AtomicU32>,
 }
 

@@ -6,8 +6,8 @@
 use std::ffi::c_int;
 
 use crate::fatal::fatal;
-use crate::job;
-use crate::remote::Marks;
+use crate::job::{self, Job, Peer};
+use crate::remote::far::Marks;
 use crate::team::Team;
 
 /// A context as programs name it (`shmem_ctx_t`): 0 is invalid, 1 is the default context, and any
@@ -46,6 +46,13 @@ fn of_team(function: &str, context: Handle, pe: c_int) -> c_int {
         Some(pe) => pe,
         None => fatal!(function, "PE {pe} does not exist; the team has {} PEs", context.team.n),
     }
+}
+
+/// Returns the job and the PE of an operation.
+#[inline(always)]
+pub fn target(function: &str, context: Handle, pe: c_int) -> (&'static Job, &'static Peer) {
+    let job = job::get(function);
+    (job, job.peer(function, self::pe(function, context, pe)))
 }
 
 /// Returns the operations of a context on other nodes; none for the default context.

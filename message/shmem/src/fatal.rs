@@ -1,26 +1,33 @@
 //! Errors that the standard leaves undefined: one line that names the PE, then the job ends.
 
+use std::ffi::c_int;
 use std::fmt::Arguments;
-
-use crate::{job, setup};
+use std::sync::OnceLock;
 
 /// Exit status of all PEs after a fatal error.
-const STATUS: u8 = 1;
+const STATUS: c_int = 1;
+
+/// The number of this PE, and the function that ends all PEs with an exit status.
+static END: OnceLock<(usize, fn(c_int) -> !)> = OnceLock::new();
+
+/// Sets the number of this PE and the function that ends all PEs: from now on there are others.
+pub fn end_by(me: usize, end: fn(c_int) -> !) {
+    let _ = END.set((me, end));
+}
 
 /// Reports an error of this PE in one line, and ends all PEs.
 #[cold]
 #[inline(never)]
 pub fn end(function: &str, text: Arguments<'_>) -> ! {
-    match job::try_get() {
-        Some(job) => {
-            proc::error_line!("nagaya-shmem: PE {}: {function}: {text}", job.me);
-            job.end_others(STATUS.into());
-            setup::exit(STATUS.into())
+    match END.get() {
+        Some((me, end)) => {
+            proc::error_line!("nagaya-shmem: PE {me}: {function}: {text}");
+            end(STATUS)
         }
         None => {
             proc::error_line!("nagaya-shmem: {function}: {text}");
             // SAFETY: ends this process; no destructor of the program runs.
-            unsafe { libc::_exit(STATUS.into()) }
+            unsafe { libc::_exit(STATUS) }
         }
     }
 }

@@ -2,23 +2,19 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicPtr, AtomicU64};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, OnceLock};
 
 use control::hold::Hold;
 use control::{Identity, ThisTask};
 use shmem_wire::message::{Area, Place};
 
-use crate::block::{Block, ROUNDS_MAX};
-use crate::context;
+use crate::block::Block;
 use crate::fatal::fatal;
 use crate::heap::Heap;
-use crate::remote::operation::Call;
-use crate::remote::{self, Far};
-use crate::setup;
+use crate::remote::far::Far;
 use crate::symmetric::Range;
-use crate::wait;
 
 /// A PE, as this one reaches it.
 pub struct Peer {
@@ -223,54 +219,6 @@ impl Job {
     #[inline(always)]
     pub fn block(&self) -> &'static Block {
         self.peers[self.me].block
-    }
-
-    /// Stores a value in a word of a PE's control block, and wakes the PE. `word` is that of this
-    /// PE's block. Stores and operations on the same PE take effect in the order of the calls.
-    pub fn notify(&self, peer: &Peer, word: &AtomicU64, value: u64) {
-        let offset = ptr::from_ref(word).addr() - ptr::from_ref(self.block()).addr();
-        assert!(offset < size_of::<Block>(), "a word of this PE's block");
-        if peer.is_far() {
-            let call = Call { f: "notify", job: self, context: context::default(), peer };
-            return call.notify(offset, value);
-        }
-        let at = ptr::from_ref(peer.block).wrapping_byte_add(offset).cast::<AtomicU64>();
-        // SAFETY: the word lies in the peer's block, which has the layout of this PE's.
-        unsafe { &*at }.store(value, SeqCst);
-        peer.wake();
-    }
-
-    /// Waits until all PEs have called this. In round r each PE notifies the one at a distance of
-    /// 2^r (dissemination barrier: Hensgen, Finkel, Manber, 1988). All notifications that a PE gets
-    /// have arrived when it leaves, so it may end then.
-    pub fn meet(&self) {
-        let count = self.block().arrivals[ROUNDS_MAX - 1].0.load(Relaxed) + 1;
-        self.block().arrivals[ROUNDS_MAX - 1].0.store(count, Relaxed);
-        let mut distance = 1;
-        let mut round = 0;
-        while distance < self.n {
-            let to = &self.peers[(self.me + distance) % self.n];
-            self.notify(to, &self.block().arrivals[round].0, count);
-            let here = &self.block().arrivals[round].0;
-            wait::until(self, || (here.load(Acquire) >= count).then_some(()));
-            (distance, round) = (distance * 2, round + 1);
-        }
-    }
-
-    /// Ends all other PEs with an exit status.
-    pub fn end_others(&self, status: c_int) {
-        for peer in self.peers.iter().filter(|it| !it.is_far()) {
-            peer.block.is_ending.store(1, SeqCst);
-        }
-        remote::end_nodes(self, status);
-        self.end_neighbours(status);
-    }
-
-    /// Ends all other PEs of this node with an exit status.
-    pub fn end_neighbours(&self, status: c_int) {
-        for peer in self.peers.iter().filter(|it| it.pe != self.me && !it.is_far()) {
-            setup::request_exit(peer.block, status);
-        }
     }
 
     /// Ends the job with one line if a PE has ended without `shmem_finalize`.

@@ -23,6 +23,9 @@
 //! | `collectives` | collective operations of teams |
 //! | `lock` | distributed locks |
 //! | `settings` | environment variables |
+//! | `meet` | words in control blocks, and the meeting of all PEs |
+//! | `ending` | the end of this process and of its neighbours |
+//! | `strides`, `word` | the elements of strided operations; words of atomic operations |
 //! | `fatal` | errors, which end the job with one line |
 
 mod abi;
@@ -30,16 +33,20 @@ mod atomic;
 mod block;
 mod collectives;
 mod context;
+mod ending;
 mod fatal;
 mod heap;
 mod identity;
 mod job;
 mod launch;
 mod lock;
+mod meet;
 mod remote;
 mod rma;
 mod settings;
 mod setup;
+mod strides;
 mod symmetric;
 mod team;
 mod wait;
+mod word;

@@ -6,23 +6,17 @@ use std::sync::atomic::Ordering::{Release, SeqCst};
 use std::sync::atomic::{self};
 
 use crate::atomic::{Op, change, check_word};
-use crate::context::{self, Handle};
+use crate::context::{self, Handle, target};
 use crate::fatal::fatal;
 use crate::job::{self, Job, Peer};
 use crate::remote::operation::Call;
+use crate::strides::Strides;
 
 /// Bytes from which on a copy is made by the loop that is the fastest on this processor for its
 /// size: the gate chooses it for process_vm_writev(2).
 const PLANNED_MIN: usize = 16 << 10;
 /// Most bytes of one such call.
 const PLANNED_MAX: usize = 1 << 30;
-
-/// Returns the job and the PE of an operation.
-#[inline(always)]
-pub fn target(function: &str, context: Handle, pe: c_int) -> (&'static Job, &'static Peer) {
-    let job = job::get(function);
-    (job, job.peer(function, context::pe(function, context, pe)))
-}
 
 /// Copies `bytes` bytes to a symmetric object of a PE.
 ///
@@ -217,34 +211,6 @@ unsafe fn copy_planned(
                 fatal!(function, "cannot copy {bytes} bytes, PE {}: {error}", peer.pe)
             }
         }
-    }
-}
-
-/// The layout of the elements of a strided operation.
-#[derive(Clone, Copy)]
-pub struct Strides {
-    /// Bytes of an element.
-    pub element: usize,
-    /// Elements from one to the next, in the target.
-    pub target: isize,
-    /// Elements from one to the next, in the source.
-    pub source: isize,
-    /// Number of elements.
-    pub n: usize,
-}
-
-impl Strides {
-    /// Checks the strides, which the standard requires to be at least 1.
-    fn check(&self, function: &str) {
-        if self.n > 1 && (self.target < 1 || self.source < 1) {
-            let Self { target, source, .. } = self;
-            fatal!(function, "the strides {target} and {source} must be at least 1");
-        }
-    }
-
-    /// The bytes from the first element's begin to the last one's end.
-    pub fn span(&self, stride: isize) -> usize {
-        (self.n - 1) * stride.unsigned_abs() * self.element + self.element
     }
 }
 

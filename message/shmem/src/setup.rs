@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -13,31 +12,26 @@ use sync::futex;
 
 use crate::block::{Block, Facts, Region, VERSION};
 use crate::collectives::area;
-use crate::fatal::fatal;
+use crate::ending::{self, INITS};
+use crate::fatal::{self, fatal};
 use crate::heap::Heap;
 use crate::identity::Identity;
 use crate::job::{self, Job, Peer};
+use crate::meet;
 use crate::remote::join::Meeting;
-use crate::remote::{self};
+use crate::remote::{agent, leave};
 use crate::settings;
 use crate::symmetric::{self, Program, Range};
 
 /// `SHMEM_THREAD_MULTIPLE`.
 const THREAD_MULTIPLE: c_int = 3;
-/// Set in a control block's `exit` word if the PE is to end.
-const EXIT: u32 = 1 << 8;
 /// Time after which a PE that waits for the others to start says so.
 const LATE: Duration = Duration::from_secs(10);
 /// Sleep between two searches for PEs that have not started.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Longest time for the exit handlers of a PE that another one ends.
-const EXIT_MAX: Duration = Duration::from_secs(2);
 /// Stack of the thread that waits for such a request. Exit handlers run on it.
 const STACK_BYTES: usize = 1 << 20;
-
-/// Number of calls of `shmem_init` without `shmem_finalize`.
-static INITS: AtomicU32 = AtomicU32::new(0);
 
 /// Initialises the library. Returns the provided level of thread support.
 pub fn init(function: &'static str, level: c_int) -> c_int {
@@ -51,16 +45,27 @@ pub fn init(function: &'static str, level: c_int) -> c_int {
         fatal!(function, "the program has called shmem_finalize before");
     }
     let job = match join(level) {
-        Ok(job) => job::set(job),
+        Ok(job) => {
+            fatal::end_by(job.me, end_all);
+            job::set(job)
+        }
         Err(line) => fatal!(function, "{line}"),
     };
-    if let Err(line) = remote::start_agent(job) {
+    if let Err(line) = agent::start(job) {
         fatal!(function, "{line}");
     }
     area::prepare(job);
-    job.meet();
+    meet::all(job);
     settings::show(job);
     level
+}
+
+/// Ends all PEs after a fatal error of this one.
+fn end_all(status: c_int) -> ! {
+    if let Some(job) = job::try_get() {
+        leave::end_others(job, status);
+    }
+    ending::exit(status)
 }
 
 /// Meets the other PEs and returns the job. The error is one line.
@@ -243,7 +248,7 @@ fn serve_exit(block: &'static Block) -> Result<(), String> {
         let request = loop {
             match word.load(Acquire) {
                 0 => {
-                    let watched = job::try_get().map(|job| remote::watch_first(job, &mut died));
+                    let watched = job::try_get().map(|job| leave::watch_first(job, &mut died));
                     // Before the job stands, it is not known whether there is anything to watch.
                     let pause = watched.unwrap_or(Some(LATE));
                     futex::sleep(word, 0, pause.map(|pause| Instant::now() + pause));
@@ -253,60 +258,14 @@ fn serve_exit(block: &'static Block) -> Result<(), String> {
         };
         // A PE that is asked to end has not died: the others need not report it.
         block.finalized.0.store(1, SeqCst);
-        exit((request & 0xff) as c_int)
+        ending::exit((request & 0xff) as c_int)
     };
     // The program's signals are for its own threads.
-    let thread = blocked(|| {
+    let thread = ending::blocked(|| {
         let builder = std::thread::Builder::new().name("nagaya-shmem".to_owned());
         builder.stack_size(STACK_BYTES).spawn(serve)
     });
     thread.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
-}
-
-/// Requests a PE of this node to end with an exit status.
-pub fn request_exit(block: &Block, status: c_int) {
-    let word = &block.exit.0;
-    word.store(EXIT | (status as u32 & 0xff), SeqCst);
-    futex::wake(word);
-}
-
-/// Returns true if this process ends at once, or is requested to.
-pub fn is_ending() -> bool {
-    let is_ending =
-        |block: &Block| block.is_ending.load(Acquire) != 0 || block.exit.0.load(Acquire) != 0;
-    job::try_get().is_some_and(|job| is_ending(job.block()))
-}
-
-/// Ends this process with its exit handlers, so that its output is complete. They do not meet the
-/// other PEs.
-pub fn exit(status: c_int) -> ! {
-    INITS.store(0, SeqCst);
-    if let Some(job) = job::try_get() {
-        job.block().is_ending.store(1, SeqCst);
-        remote::part_from_launcher(job);
-    }
-    // An exit handler, or a thread that holds a stream's lock, may wait for ever.
-    let end = move || {
-        std::thread::sleep(EXIT_MAX);
-        // SAFETY: ends this process.
-        unsafe { libc::_exit(status) };
-    };
-    let _ = std::thread::Builder::new().spawn(end);
-    // SAFETY: ends this process.
-    unsafe { libc::exit(status) }
-}
-
-/// Calls a function while all signals are blocked.
-pub fn blocked<T>(call: impl FnOnce() -> T) -> T {
-    // SAFETY: two local sets of signals.
-    unsafe {
-        let [mut all, mut before]: [libc::sigset_t; 2] = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
-        let result = call();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
-        result
-    }
 }
 
 /// Leaves the job, if this is the last call for as many of `shmem_init`.
@@ -315,19 +274,21 @@ pub fn finalize(function: &'static str) {
     let before = INITS.fetch_update(SeqCst, SeqCst, |inits| inits.checked_sub(1));
     if before == Ok(1) {
         crate::rma::quiet();
-        job.meet();
-        remote::leave(job);
+        meet::all(job);
+        leave::leave(job);
         job.block().finalized.0.store(1, SeqCst);
-        remote::part_from_launcher(job);
+        if let Some(far) = &job.far {
+            far.part_from_launcher();
+        }
     }
 }
 
 /// Ends all PEs of the job with an exit status.
 pub fn global_exit(function: &'static str, status: c_int) -> ! {
     let job = job::get(function);
-    job.end_others(status);
+    leave::end_others(job, status);
     job.block().finalized.0.store(1, SeqCst);
-    exit(status)
+    ending::exit(status)
 }
 
 /// Returns whether the library is initialised, and whether it has been finalised.

@@ -11,7 +11,8 @@ use crate::collectives::channel::{self, Channel};
 use crate::collectives::reduce::Kernel;
 use crate::collectives::spread::Call;
 use crate::fatal::fatal;
-use crate::rma::{self, Strides};
+use crate::rma;
+use crate::strides::Strides;
 use crate::team::{self, Handle};
 
 /// Calls an operation of a team. Returns the result of the C function.

@@ -14,7 +14,7 @@ use crate::fatal::fatal;
 use crate::heap::{Heap, UNIT};
 use crate::job::{self, Job};
 use crate::symmetric::HEAP_ALIGNMENT;
-use crate::{rma, settings};
+use crate::{meet, rma, settings};
 
 /// Number of collective allocations so far.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -50,9 +50,9 @@ fn agree(f: &str, job: &Job, bytes: usize, offset: Option<usize>) {
     let next = &job.peers[(job.me + 1) % job.n];
     let before = (job.me + job.n - 1) % job.n;
     // It arrives before the next PE leaves the meeting, since this PE also notifies it of that.
-    job.notify(next, &job.block().allocations[at], word);
+    meet::notify(job, next, &job.block().allocations[at], word);
     rma::quiet();
-    job.meet();
+    meet::all(job);
     // The PE before writes this word again only after the next meeting.
     let theirs = job.block().allocations[at].load(Acquire);
     if theirs != word {
@@ -130,7 +130,7 @@ pub fn free(f: &str, at: *mut c_void) {
     }
     let offset = offset_of(f, job, at);
     rma::quiet();
-    job.meet();
+    meet::all(job);
     locked(job).free(offset);
 }
 
@@ -145,7 +145,7 @@ pub unsafe fn realloc(f: &str, at: *mut c_void, bytes: usize) -> *mut c_void {
     }
     let offset = offset_of(f, job, at);
     rma::quiet();
-    job.meet();
+    meet::all(job);
     if bytes == 0 {
         locked(job).free(offset);
         return ptr::null_mut();

@@ -8,7 +8,8 @@ use std::ffi::{c_int, c_void};
 use crate::abi::export::export;
 use crate::abi::types::{rma_sizes, rma_types, value_types};
 use crate::context::{self, Handle};
-use crate::rma::{self, Strides};
+use crate::rma;
+use crate::strides::Strides;
 
 /// Exports put and get of elements, with and without a context. `$put` and `$get` are the names
 /// without prefix.
@@ -103,7 +104,7 @@ elements!(u8, ["putmem_nbi"], get_nbi["getmem_nbi"]);
 /// By the standard's rules nobody else writes the object.
 #[inline(always)]
 unsafe fn put_one<T>(f: &str, context: Handle, to: *mut T, value: T, pe: c_int) {
-    let (job, peer) = rma::target(f, context, pe);
+    let (job, peer) = context::target(f, context, pe);
     if peer.is_far() {
         let from = (&raw const value).cast();
         // SAFETY: `from` is a value of this type.
@@ -122,7 +123,7 @@ unsafe fn put_one<T>(f: &str, context: Handle, to: *mut T, value: T, pe: c_int) 
 /// By the standard's rules nobody else writes the object.
 #[inline(always)]
 unsafe fn get_one<T>(f: &str, context: Handle, from: *const T, pe: c_int) -> T {
-    let (job, peer) = rma::target(f, context, pe);
+    let (job, peer) = context::target(f, context, pe);
     if peer.is_far() {
         let mut value = std::mem::MaybeUninit::<T>::uninit();
         // SAFETY: the bytes that `get` writes are those of a value.

@@ -6,7 +6,8 @@ use outbox::spread::copy;
 use crate::collectives::channel::Channel;
 use crate::collectives::spread::Call;
 use crate::context;
-use crate::rma::{self, Strides};
+use crate::rma;
+use crate::strides::Strides;
 
 impl Channel {
     /// Writes the block for this PE of each PE's source to its dest. `call.bytes` are those of a

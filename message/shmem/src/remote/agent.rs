@@ -27,16 +27,12 @@ use shmem_wire::message::{Action, Area, Op, Outcome, Range, Reply, Request};
 use sync::futex;
 use sync::wait::WaitPolicy;
 
-use crate::atomic::Word;
 use crate::block::Block;
+use crate::ending;
 use crate::fatal::fatal;
 use crate::job::{self, Job};
-use crate::remote::{ENDERS, Far, PES};
-use crate::setup;
-
-/// In `Far::ending`: the first PE leaves, and then: no connection is left.
-pub const LEAVES: u32 = 1;
-pub const LEFT: u32 = 2;
+use crate::remote::far::{ENDERS, Far, LEAVES, LEFT, PES};
+use crate::word::Word;
 
 /// Time for the agent that should report a loss to do so, before others do.
 const REPORT_AFTER: Duration = Duration::from_millis(700);
@@ -107,7 +103,7 @@ pub fn start(job: &'static Job) -> Result<(), String> {
         since: Instant::now(),
     };
     let builder = std::thread::Builder::new().name("nagaya-shmem-net".to_owned());
-    let started = setup::blocked(|| builder.spawn(move || agent.run()));
+    let started = ending::blocked(|| builder.spawn(move || agent.run()));
     started.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
 }
 
@@ -251,7 +247,7 @@ impl Agent {
 
     /// The job ends, or this node has left it.
     fn is_ending(&self) -> bool {
-        setup::is_ending() || self.far.ending.load(Acquire) != 0
+        ending::is_ending() || self.far.ending.load(Acquire) != 0
     }
 
     /// Does what is due.
@@ -405,8 +401,8 @@ impl Agent {
 /// Ends the PEs of this node.
 fn end_node(job: &Job, status: u8) {
     // This process ends last: its end would be seen as a loss.
-    job.end_neighbours(c_int::from(status));
-    setup::request_exit(job.block(), status.into());
+    ending::end_neighbours(job, c_int::from(status));
+    ending::request_exit(job.block(), status.into());
 }
 
 /// A reply and its payload, if the request has one.

@@ -10,8 +10,8 @@ use net::wireup::Wireup;
 use rustix::event::{EventfdFlags, eventfd};
 use shmem_wire::card::{Card, Nodes, VERSION};
 
+use crate::remote::far::{Far, Marks, PES};
 use crate::remote::link::Link;
-use crate::remote::{Far, Marks, PES};
 use crate::symmetric::{Program, Range};
 
 /// The nodes of the job, before their agents are known.

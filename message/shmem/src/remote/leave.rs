@@ -9,8 +9,7 @@
 //! over a fabric of its own: the usual one may be in use by this thread.
 
 use std::ffi::c_int;
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::time::{Duration, Instant};
 
 use net::event::Event;
@@ -19,10 +18,10 @@ use net::payload::Payload;
 use shmem_wire::message::{Action, Request};
 use sync::futex;
 
+use crate::ending;
 use crate::fatal::fatal;
 use crate::job::Job;
-use crate::remote::{ENDERS, Far, agent};
-use crate::setup;
+use crate::remote::far::{ENDERS, Far, LEAVES, LEFT};
 
 /// Time limit for the agent's end.
 const LEAVE_MAX: Duration = Duration::from_secs(30);
@@ -42,24 +41,24 @@ pub fn leave(job: &Job) {
         return;
     }
     let until = Instant::now() + LEAVE_MAX;
-    far.ending.store(agent::LEAVES, Release);
+    far.ending.store(LEAVES, Release);
     let _ = rustix::io::write(&far.wakes_agent, &1_u64.to_ne_bytes());
-    while far.ending.load(Acquire) != agent::LEFT && Instant::now() < until {
-        futex::sleep(&far.ending, agent::LEAVES, Some(until));
+    while far.ending.load(Acquire) != LEFT && Instant::now() < until {
+        futex::sleep(&far.ending, LEAVES, Some(until));
     }
 }
 
-/// Leaves the launcher, which then lets the others continue when this process ends.
-pub fn part_from_launcher(job: &Job) {
-    let Some(far) = job.far.as_deref() else { return };
-    let wireup = far.wireup.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(mut wireup) = wireup {
-        wireup.leave();
+/// Ends all other PEs with an exit status.
+pub fn end_others(job: &Job, status: c_int) {
+    for peer in job.peers.iter().filter(|it| !it.is_far()) {
+        peer.block.is_ending.store(1, SeqCst);
     }
+    end_nodes(job, status);
+    ending::end_neighbours(job, status);
 }
 
 /// Ends the PEs of all other nodes with an exit status.
-pub fn end_nodes(job: &Job, status: c_int) {
+fn end_nodes(job: &Job, status: c_int) {
     let Some(far) = job.far.as_deref() else { return };
     let Ok(mut fabric) = Fabric::new(ENDERS + job.me as u64, &far.secret) else { return };
     let action = Action::End { status: status as u8 };
@@ -89,7 +88,7 @@ pub fn watch_first(job: &Job, died: &mut Option<Instant>) -> Option<Duration> {
     let first = &job.peers[far.nodes.first(far.node)];
     let (this, task) = (job.task?, first.task?);
     let is_over = first.block.finalized.0.load(Acquire) != 0 || this.control.is_living(task);
-    if is_over || setup::is_ending() {
+    if is_over || ending::is_ending() {
         return Some(WATCH);
     }
     // The agents of other nodes report it, and the launcher ends the job.

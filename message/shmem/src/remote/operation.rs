@@ -3,12 +3,12 @@
 use net::payload::Payload;
 use shmem_wire::message::{Action, Op, Place, Signal};
 
-use crate::atomic::Word;
 use crate::context::{self, Handle};
 use crate::job::{Job, Peer};
-use crate::remote::Far;
+use crate::remote::far::Far;
 use crate::remote::link::Use;
-use crate::rma::Strides;
+use crate::strides::Strides;
+use crate::word::Word;
 
 /// Most bytes of strided elements that are packed into one message.
 const PACKED_MAX: usize = 1 << 20;
