@@ -75,10 +75,10 @@ docs:
 # Every interleaving of the lock-free code, within loom's bounds.
 model:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --release \
-		-p nagaya-sync -p nagaya-fcp -p nagaya-pvm -p nagaya-ofi \
+		-p nagaya-sync -p nagaya-fcp -p nagaya-pvm -p nagaya-ofi -p nagaya-outbox \
 		--test ring_model --test doorbell_model --test hold_model --test lock_model \
 		--test pieces_model --test ticket_model --test window_model --test slots_model \
-		--test record_model --test posted_model
+		--test record_model --test posted_model --test steps_model
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
 check-install: $(BUILT)/libfpvm3.a

@@ -4,10 +4,10 @@
 //! so that a busy machine disturbs both alike. Each topic is a file: [`pingpong`] (with
 //! [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`], [`syscall`], [`pagetables`],
 //! [`memop`], [`net`], [`fcp`], [`ofi`], [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`],
-//! [`ainori`], [`late`], [`shmem`], [`kernels`], [`apps`], [`job`]. [`modes`] verifies that the peers transfer
-//! messages as their settings say. [`compare`] prints two sets of results beside each other.
-//! The C programs in `programs/` measure. This program compiles them, runs them alternately, and
-//! reports. `README.md` explains the results.
+//! [`ainori`], [`late`], [`shmem`], [`kernels`], [`apps`], [`job`]. [`modes`] verifies that the
+//! peers transfer messages as their settings say. [`compare`] prints two sets of results beside
+//! each other. The C programs in `programs/` measure. This program compiles them, runs them
+//! alternately, and reports. `README.md` explains the results.
 
 mod ainori;
 mod apps;

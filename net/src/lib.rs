@@ -29,9 +29,9 @@
 //! carriers, which `carriers` chooses: `local`, `tcp`, and [`ucx`]. `stream` has the records of the
 //! first two. `sockets` sets options of TCP sockets, and `signals` preserves the program's signal
 //! handlers. [`launcher`] detects the launcher of the process. `pmix_client` and `pmi_client`
-//! implement [`wireup`] by PMIx and by PMI-1, whose text is [`pmi`]; [`rendezvous`] is the socket of
-//! `nagaya run`, both sides. [`hex`] writes bytes as text.
-//! [`ucx::ucp`] and [`pmix`] declare and load the two C libraries, by the macros of `declare`.
+//! implement [`wireup`] by PMIx and by PMI-1, whose text is [`pmi`]. [`rendezvous`] is both sides
+//! of the socket of `nagaya run`. [`hex`] writes bytes as text. [`ucx::ucp`]
+//! and [`pmix`] declare and load the two C libraries, by the macros of `declare`.
 //! `fuzz` has the entry points of the fuzz targets. `simulation` is a network within a thread, for
 //! tests only.
 //!

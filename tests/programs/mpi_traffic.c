@@ -7,8 +7,8 @@
  * bytes. Each rank also calls MPI_Allreduce 7 times, and MPI_Alltoallv and MPI_Alltoallw once. With
  * "differ" the program prints its PID, and with "idle" it sends nothing.
  *
- * With -DLARGE_COUNTS it uses the functions with 64-bit counts. Then rank 0 also sends 2 messages of
- * 100 bytes by a partitioned request, and each rank starts a persistent MPI_Allreduce twice. */
+ * With -DLARGE_COUNTS it uses the functions with 64-bit counts. Then rank 0 also sends 2 messages
+ * of 100 bytes by a partitioned request, and each rank starts a persistent MPI_Allreduce twice. */
 #include "mpi_check.h"
 
 #ifdef LARGE_COUNTS

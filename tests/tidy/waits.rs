@@ -37,6 +37,9 @@ const EXCEPTIONS: &[&str] = &[
     "message/ofi/src/face/send.rs: spin_loop",
     // Never reached: the process has ended.
     "space/pvas/src/raw.rs: spin_loop",
+    // Polls of the network from one question to the wait policy to the next.
+    "message/shmem/src/remote/agent.rs: spin_loop",
+    "message/shmem/src/remote/link.rs: spin_loop",
     // The mechanism.
     "sync/src/wait.rs: spin_loop",
     "sync/src/wait/wake.rs: sched_yield",

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
 
 use outbox::group::Wait;
-use outbox::outbox::Outbox;
+use outbox::outbox::{Outbox, Publish};
 use sync::doorbell::Doorbell;
 use sync::wait::{self, Naps, WaitPolicy, wake};
 
@@ -50,7 +50,7 @@ pub struct Waiter {
     policy: WaitPolicy,
 }
 
-impl Wait for Waiter {
+impl Publish for Waiter {
     #[inline]
     fn publish(word: &AtomicU64, number: u64, doorbell: &Doorbell) {
         // An exchange, since the doorbell needs a full fence.
@@ -61,7 +61,9 @@ impl Wait for Waiter {
     fn ring(doorbell: &Doorbell) {
         doorbell.ring();
     }
+}
 
+impl Wait for Waiter {
     #[inline]
     fn wait(&mut self, outbox: &Outbox, is_crowded: bool, ready: impl Fn(&Outbox) -> bool) {
         if self.policy.poll(|| ready(outbox).then_some(())).is_none() {

@@ -8,7 +8,8 @@
 //! taken, and a sender writes nothing that others write.
 //!
 //! The sender needs a fence between its store and its load. If all processes share a kernel, the
-//! new owner makes that fence for them (`sync::barrier`). A hold then costs two plain stores and a load.
+//! new owner makes that fence for them (`sync::barrier`). A hold then costs two plain stores and a
+//! load.
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 

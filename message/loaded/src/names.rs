@@ -58,8 +58,8 @@ macro_rules! name {
 }
 
 /// Places the calling library before the MPI: defines the symbol [`MARKER`](crate::MARKER), and
-/// lets only those of the library's names exist that the MPI has. The argument is an iterator over the
-/// `Name`s of all functions that the library exports; it can be cloned and allocates nothing.
+/// lets only those of the library's names exist that the MPI has. The argument is an iterator over
+/// the `Name`s of all functions that the library exports; it can be cloned and allocates nothing.
 #[macro_export]
 macro_rules! stand_before_mpi {
     ($names:expr) => {

@@ -2,22 +2,11 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::AtomicU64;
 
-use sync::doorbell::Doorbell;
-
-use crate::outbox::{Location, Outbox, Published, SLOTS};
+use crate::outbox::{Location, Outbox, Publish, Published, SLOTS};
 
 /// The way in which the ranks of a group wait for each other.
-pub trait Wait {
-    /// Writes a number that other ranks wait for, then wakes those that sleep on the doorbell. All
-    /// earlier writes of the caller come before it.
-    fn publish(word: &AtomicU64, number: u64, doorbell: &Doorbell);
-
-    /// Wakes the ranks that sleep on the doorbell. The caller has published before, by an atomic
-    /// exchange.
-    fn ring(doorbell: &Doorbell);
-
+pub trait Wait: Publish {
     /// Waits until `ready` returns true for the outbox of a rank. `is_crowded`: there are more
     /// tasks than processors.
     fn wait(&mut self, outbox: &Outbox, is_crowded: bool, ready: impl Fn(&Outbox) -> bool);

@@ -13,7 +13,9 @@
 //! | `kernel` | the loops of reductions |
 //! | `number` | numbers that reductions combine |
 //! | `slices` | shares of a reduction's elements |
+//! | `atomic` | atomic words, which models watch |
 
+pub mod atomic;
 pub mod group;
 pub mod kernel;
 pub mod number;

@@ -140,8 +140,8 @@ pub struct Complex<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LongDouble(pub [u8; 16]);
 
-/// Computes a `long double` from two, which the instructions find in `st(1)` and `st(0)`. They leave
-/// one number.
+/// Computes a `long double` from two, which the instructions find in `st(1)` and `st(0)`. They
+/// leave one number.
 macro_rules! x87 {
     ($left:expr, $right:expr, $($line:literal),*) => {{
         let (left, right, mut result) = ($left, $right, LongDouble([0; 16]));

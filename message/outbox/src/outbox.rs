@@ -8,21 +8,31 @@
 //! The memory of an outbox is never freed, since other ranks may still read it. An outbox is reused
 //! when all ranks have left it.
 
-use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use sync::doorbell::Doorbell;
 use sync::pieces::{Pieces, Shares};
 
-use crate::group::Wait;
+use crate::atomic::{AtomicU32, AtomicU64, Cell};
+
+/// The way in which a rank lets others know of a change.
+pub trait Publish {
+    /// Writes a number that other ranks wait for, then wakes those that sleep on the doorbell. All
+    /// earlier writes of the caller come before it.
+    fn publish(word: &AtomicU64, number: u64, doorbell: &Doorbell);
+
+    /// Wakes the ranks that sleep on the doorbell. The caller has published before, by an atomic
+    /// exchange.
+    fn ring(doorbell: &Doorbell);
+}
 
 /// The version of the outbox's layout and protocol, which all ranks must share.
 pub const VERSION: u64 = 2;
 
-/// Number of steps that a rank may be ahead of the slowest.
-pub const SLOTS: u64 = 4;
+/// Number of steps that a rank may be ahead of the slowest. In models it is less, so that slots are
+/// reused soon.
+pub const SLOTS: u64 = if cfg!(loom) { 2 } else { 4 };
 
 /// Most bytes of data in a slot. Of larger data a rank publishes the address. The size of a slot is
 /// an odd multiple of 64 bytes, so that the first lines of all slots use different sets of a cache.
@@ -38,7 +48,7 @@ struct Line<T>(T);
 struct Slot {
     /// The step, written last.
     number: AtomicU64,
-    content: UnsafeCell<Content>,
+    content: Cell<Content>,
 }
 
 #[repr(C)]
@@ -51,6 +61,7 @@ struct Content {
 /// In place of a length: a [`Location`] follows.
 const LOCATION: u64 = u64::MAX;
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 33 * 64);
 
 /// The location of data that is too large for a slot.
@@ -121,6 +132,20 @@ pub struct Outbox {
 unsafe impl Sync for Outbox {}
 
 impl Outbox {
+    /// Returns an outbox for a model. Others are memory of zeros.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        let content = || Cell::new(Content { length: 0, bytes: [0; DATA_MAX] });
+        let slot = |_| Slot { number: AtomicU64::new(0), content: content() };
+        Self {
+            doorbell: Doorbell::default(),
+            done: Line(AtomicU64::new(0)),
+            left: Line(AtomicU32::new(0)),
+            pieces: Line::default(),
+            slots: std::array::from_fn(slot),
+        }
+    }
+
     fn slot(&self, number: u64) -> &Slot {
         &self.slots[(number % SLOTS) as usize]
     }
@@ -130,11 +155,11 @@ impl Outbox {
     /// # Safety
     /// The outbox is the calling rank's, and all ranks are done with the slot's former step.
     #[inline]
-    unsafe fn publish<W: Wait>(&self, number: u64, write: impl FnOnce(*mut Content)) {
+    unsafe fn publish<W: Publish>(&self, number: u64, write: impl FnOnce(*mut Content)) {
         let slot = self.slot(number);
         let former = slot.number.load(Relaxed);
         debug_assert!(former + SLOTS <= number || former == 0, "step {number} after {former}");
-        write(slot.content.get());
+        slot.content.with_mut(write);
         W::publish(&slot.number, number, &self.doorbell);
     }
 
@@ -143,7 +168,7 @@ impl Outbox {
     /// # Safety
     /// The contract of `publish`; and `length` bytes at `data` are readable.
     #[inline]
-    pub unsafe fn publish_data<W: Wait>(&self, number: u64, data: *const u8, length: usize) {
+    pub unsafe fn publish_data<W: Publish>(&self, number: u64, data: *const u8, length: usize) {
         assert!(length <= DATA_MAX);
         let write = |content: *mut Content| {
             // SAFETY: `publish` passes the content of a slot, which has room for `length` bytes by
@@ -166,7 +191,7 @@ impl Outbox {
     /// # Safety
     /// The contract of `publish`.
     #[inline]
-    pub unsafe fn publish_location<W: Wait>(&self, number: u64, place: Location) {
+    pub unsafe fn publish_location<W: Publish>(&self, number: u64, place: Location) {
         let write = |content: *mut Content| {
             // SAFETY: `publish` passes the content of a slot. Its bytes are aligned to 8, and there
             // are more than a location has.
@@ -190,20 +215,19 @@ impl Outbox {
     #[inline]
     pub fn published(&self, number: u64) -> Published {
         debug_assert!(self.has_published(number), "step {number} is read too early or too late");
-        let content = self.slot(number).content.get();
         // SAFETY: the rank writes this slot again only after the caller is done with the step.
-        unsafe {
+        self.slot(number).content.with(|content| unsafe {
             let bytes = (&raw const (*content).bytes).cast::<u8>();
             match (*content).length {
                 LOCATION => Published::Location(bytes.cast::<Location>().read()),
                 length => Published::Data(bytes, (length as usize).min(DATA_MAX)),
             }
-        }
+        })
     }
 
     /// Reports that this rank is done with the data of all steps up to `number`.
     #[inline]
-    pub fn set_done<W: Wait>(&self, number: u64) {
+    pub fn set_done<W: Publish>(&self, number: u64) {
         let former = self.done.0.load(Relaxed);
         debug_assert!(former <= number, "done with step {number} after {former}");
         W::publish(&self.done.0, number, &self.doorbell);

@@ -78,7 +78,7 @@ impl Block {
                 0,
             )
         };
-        // SAFETY: the mapping is aligned to a page, is large enough, and zero is a value of a block.
+        // SAFETY: the mapping is aligned to a page and large enough. Zero is a value of a block.
         (at != libc::MAP_FAILED).then(|| unsafe { &mut *at.cast::<Self>() })
     }
 }

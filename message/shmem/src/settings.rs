@@ -7,10 +7,11 @@ use crate::job::Job;
 /// Bytes of the symmetric heap if the user gives no size.
 const SYMMETRIC_SIZE: usize = 1 << 30;
 
-/// Returns the value of `SHMEM_NAME`, or of `SMA_NAME`.
+/// Returns the value of a variable, and the name under which it was found. Older programs have the
+/// prefix `SMA_`.
 fn variable(name: &str) -> Option<(String, String)> {
-    ["SHMEM_", "SMA_"].into_iter().find_map(|prefix| {
-        let name = format!("{prefix}{name}");
+    let old = name.replace("SHMEM_", "SMA_");
+    [name.to_owned(), old].into_iter().find_map(|name| {
         let value = std::env::var(&name).ok().filter(|value| !value.is_empty())?;
         Some((name, value))
     })
@@ -18,7 +19,7 @@ fn variable(name: &str) -> Option<(String, String)> {
 
 /// Returns the size of the symmetric heap in bytes. The error is one line.
 pub fn symmetric_size() -> Result<usize, String> {
-    match variable("SYMMETRIC_SIZE") {
+    match variable("SHMEM_SYMMETRIC_SIZE") {
         None => Ok(SYMMETRIC_SIZE),
         Some((name, value)) => parse_size(&value)
             .ok_or_else(|| format!("{name}={value} is no size, such as 512M or 1.5G")),
@@ -47,7 +48,7 @@ fn is_set(name: &str) -> bool {
 /// Returns whether the user asks for reports on standard error.
 pub fn is_debug() -> bool {
     static IS_DEBUG: OnceLock<bool> = OnceLock::new();
-    *IS_DEBUG.get_or_init(|| is_set("DEBUG"))
+    *IS_DEBUG.get_or_init(|| is_set("SHMEM_DEBUG"))
 }
 
 /// Prints the version and the variables in PE 0, if the user asks for them.
@@ -55,10 +56,10 @@ pub fn show(job: &Job) {
     if job.me != 0 {
         return;
     }
-    if is_set("VERSION") {
+    if is_set("SHMEM_VERSION") {
         proc::error_line!("nagaya-shmem: nagaya {}, OpenSHMEM 1.5", env!("CARGO_PKG_VERSION"));
     }
-    if is_set("INFO") {
+    if is_set("SHMEM_INFO") {
         let bytes = symmetric_size().unwrap_or(SYMMETRIC_SIZE);
         let lines = [
             format!("SHMEM_SYMMETRIC_SIZE={bytes}: bytes of the symmetric heap of each PE"),

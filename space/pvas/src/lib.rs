@@ -9,9 +9,9 @@
 //! segment. `owner` creates and changes the control area; the crate `control` is the view that
 //! tasks have of it. `domain` creates parts of a space that have separate page tables. Each domain
 //! has a `keeper`, which may be a program of its own (`keeper_program`), and all map the same
-//! `memory` (`views`). `machines` divides a space among several machines, and `agent` reports to the
-//! transport of pages between them. `window` selects the address of a space. `kernel_copies` tests
-//! whether the kernel copies between processes.
+//! `memory` (`views`). `machines` divides a space among several machines, and `agent` reports to
+//! the transport of pages between them. `window` selects the address of a space. `kernel_copies`
+//! tests whether the kernel copies between processes.
 
 pub mod agent;
 mod capi;

@@ -1,5 +1,5 @@
-//! Each chapter of the specification except collective operations, with 1 to 8 PEs; the type-generic
-//! interface of C11 and of C++; the profiling interface; programs at fixed addresses.
+//! Each chapter of the specification except collective operations, with 1 to 8 PEs; the
+//! type-generic interface of C11 and of C++; the profiling interface; programs at fixed addresses.
 
 use nagaya_tests::{Cmd, program, tool};
 

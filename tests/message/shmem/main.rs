@@ -3,6 +3,7 @@
 
 mod chaos;
 mod chapters;
+mod collectives;
 mod errors;
 mod header;
 mod launchers;

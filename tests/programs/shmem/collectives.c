@@ -1,7 +1,8 @@
 /* The collective operations of OpenSHMEM on teams and active sets, against results that each PE
  * computes itself. Prints "collectives agree" in PE 0.
  *
- * usage: collectives [SEED] */
+ * usage: collectives [SEED | ERROR]
+ * ERROR names a wrong call, which PE 0 makes while the others wait. */
 #include <complex.h>
 #include <pthread.h>
 #include <shmem.h>
@@ -37,8 +38,8 @@ static void fail(const char *what, size_t i)
 	shmem_global_exit(1);
 }
 
-/* The sizes in elements of the calls of a round: within and beyond an outbox. */
-static const size_t sizes[] = {0, 1, 2, 7, 130, 300, 5000, 40000};
+/* The sizes in elements of the calls: within and beyond an outbox. The largest is for few types. */
+static const size_t sizes[] = {0, 1, 7, 150, 2500, 100000};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 /* A team, or an active set if `team` is invalid: PEs of the world in their order. */
@@ -143,6 +144,11 @@ static void settle(const set_t *set)
 /* Reductions and scans of all types. */
 static void reduce_team(const set_t *set, size_t count, int in_place)
 {
+	if (count > 2500) {
+		TEAM_ORDERED(, double, double)
+		TEAM_SCANS(int, int)
+		return;
+	}
 	NAGAYA_SHMEM_BITWISE_REDUCTION_TYPES(TEAM_BITS, )
 	NAGAYA_SHMEM_ORDERED_REDUCTION_TYPES(TEAM_ORDERED, )
 	NAGAYA_SHMEM_SUM_REDUCTION_TYPES(TEAM_SUMS, )
@@ -150,6 +156,10 @@ static void reduce_team(const set_t *set, size_t count, int in_place)
 
 static void reduce_set(const set_t *set, size_t count, int in_place)
 {
+	if (count > 2500) {
+		SET_REDUCE(, int, int, sum)
+		return;
+	}
 	NAGAYA_SHMEM_BITWISE_TO_ALL_TYPES(SET_BITS, )
 	NAGAYA_SHMEM_ORDERED_TO_ALL_TYPES(SET_ORDERED, )
 	NAGAYA_SHMEM_SUM_TO_ALL_TYPES(SET_SUMS, )
@@ -251,7 +261,9 @@ static void move_team(const set_t *set, size_t count, size_t size, move_t broadc
 
 static void moves_of_team(const set_t *set, size_t count)
 {
-	NAGAYA_SHMEM_RMA_TYPES(TEAM_MOVES, )
+	if (count <= 2500) {
+		NAGAYA_SHMEM_RMA_TYPES(TEAM_MOVES, )
+	}
 	move_team(set, count, 1, shmem_broadcastmem, shmem_collectmem, shmem_fcollectmem,
 		shmem_alltoallmem, shmem_alltoallsmem);
 }
@@ -538,6 +550,35 @@ static void all_of_active_sets(void)
 		}
 }
 
+/* PE 0 makes an error, or returns if it has another name. */
+static void make_error(const char *error)
+{
+	long on_stack = 0, *from = (long *)source, *to = (long *)dest;
+	shmem_team_t team = SHMEM_TEAM_WORLD;
+	if (me != 0)
+		return;
+	if (strcmp(error, "root") == 0)
+		shmem_long_broadcast(team, to, from, 1, n);
+	if (strcmp(error, "root of set") == 0)
+		shmem_broadcast64(to, from, 1, -1, 0, 0, n, sync_array);
+	if (strcmp(error, "dest") == 0)
+		shmem_long_sum_reduce(team, &on_stack, from, 1);
+	if (strcmp(error, "source") == 0)
+		shmem_longdouble_fcollect(team, (long double *)to, (long double *)&on_stack, 1);
+	if (strcmp(error, "end") == 0)
+		shmem_alltoallmem(team, dest, source, (size_t)1 << 40);
+	if (strcmp(error, "stride") == 0)
+		shmem_int_alltoalls(team, (int *)dest, (int *)source, 1, 0, 1);
+	if (strcmp(error, "set") == 0)
+		shmem_barrier(0, 1, n, sync_array);
+	if (strcmp(error, "outside") == 0)
+		shmem_sync(1, 0, n - 1, sync_array);
+	if (strcmp(error, "negative") == 0)
+		shmem_long_sum_to_all(to, from, -1, 0, 0, n, to, sync_array);
+	if (strcmp(error, "destroy") == 0)
+		shmem_team_destroy(team);
+}
+
 int main(int argc, char **argv)
 {
 	int level;
@@ -549,6 +590,11 @@ int main(int argc, char **argv)
 	n = shmem_n_pes();
 	source = shmem_align(64, BYTES_MAX);
 	dest = shmem_align(64, BYTES_MAX);
+	if (argc > 1 && seed == 0) {
+		make_error(argv[1]);
+		shmem_sync_all();
+		return 0;
+	}
 	calls_in_a_row();
 	shmem_barrier_all();
 	barriers_complete_puts();

@@ -18,7 +18,7 @@ pub const FLOORS: &[&[&str]] = &[
         "traffic",
         "settings",
     ],
-    &["gate", "pager", "net", "sim", "outbox"],
+    &["gate", "pager", "net", "sim", "outbox", "shmem-wire"],
     &["loader", "control", "launch", "node"],
     &["pvas"],
     &["fcp"],

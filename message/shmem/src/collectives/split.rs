@@ -19,8 +19,8 @@ pub struct Wanted {
 /// In a word of an exchange: the PE has no slot.
 const NONE: u64 = u32::MAX as u64;
 
-/// Creates one or two teams. PEs that are no members pass the team as well. Returns this PE's teams,
-/// or an error in all PEs of the parent if any lacks memory.
+/// Creates one or two teams. PEs that are no members pass the team as well. Returns this PE's
+/// teams, or an error in all PEs of the parent if any lacks memory.
 pub fn split<const N: usize>(
     f: &str,
     parent: &'static Team,

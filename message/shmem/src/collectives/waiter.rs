@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::AcqRel;
 
 use outbox::group::Wait;
-use outbox::outbox::Outbox;
+use outbox::outbox::{Outbox, Publish};
 use sync::doorbell::Doorbell;
 use sync::wait::WaitPolicy;
 
@@ -24,7 +24,7 @@ pub struct Waiter {
     pub policy: WaitPolicy,
 }
 
-impl Wait for Waiter {
+impl Publish for Waiter {
     #[inline(always)]
     fn publish(word: &AtomicU64, number: u64, doorbell: &Doorbell) {
         // An exchange, since the doorbell needs a full fence.
@@ -35,7 +35,9 @@ impl Wait for Waiter {
     fn ring(doorbell: &Doorbell) {
         doorbell.ring();
     }
+}
 
+impl Wait for Waiter {
     #[inline]
     fn wait(&mut self, outbox: &Outbox, _: bool, ready: impl Fn(&Outbox) -> bool) {
         let mut found = || ready(outbox).then_some(());
