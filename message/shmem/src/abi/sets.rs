@@ -39,6 +39,10 @@ macro_rules! moves {
         export!(["broadcast", $bits] (dest: *mut c_void, source: *const c_void, n: usize,
             root: c_int, start: c_int, log_stride: c_int, size: c_int, _work: *mut c_long) {
             let call = call(concat!("shmem_broadcast", $bits), dest, source, n, $bits / 8);
+            // The first operation on a set waits for its other PEs. A wrong root must not wait.
+            if !(0..size).contains(&root) {
+                fatal!(call.f, "PE_root {root} does not exist; there are {size} PEs");
+            }
             let set = [start, log_stride, size];
             on_set(call.f, set, |channel| broadcast(channel, call, root, false))
         });
