@@ -80,7 +80,9 @@ fn a_heap_size_that_is_none() {
     let program = compiled("chapters.c", &[]);
     for (name, value) in [("SHMEM_SYMMETRIC_SIZE", "much"), ("SMA_SYMMETRIC_SIZE", "-1")] {
         let output = oshrun(1, &program).arg("setup").env(name, value).run().ends_with(1);
-        output.one_line(&[&format!("{name}={value} is no size")]);
+        let line = format!("nagaya-shmem: shmem_init: {name}={value} is no size, ");
+        let is_one_line = output.stderr.trim_end().lines().count() == 1;
+        assert!(is_one_line && output.stderr.starts_with(&line), "{output}");
     }
 }
 
@@ -100,5 +102,9 @@ fn variables_are_shown_on_request() {
         .run();
     assert!(output.stderr.contains("SHMEM_SYMMETRIC_SIZE=3145728"), "{output}");
     let output = run().env("SHMEM_VERSION", "1").run();
-    output.one_line(&["OpenSHMEM 1.5"]);
+    let line = output.stderr.trim_end();
+    assert!(
+        line.starts_with("nagaya-shmem: nagaya ") && line.ends_with(", OpenSHMEM 1.5"),
+        "{line}"
+    );
 }
