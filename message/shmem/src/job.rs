@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use control::hold::Hold;
 use control::{Identity, ThisTask};
@@ -73,6 +74,9 @@ impl Peer {
         self.block.doorbell.ring_unfenced();
     }
 }
+
+/// Time for the launcher to end the job after a death, before a PE reports it.
+const REPORT_AFTER: Duration = Duration::from_millis(700);
 
 /// This PE and all PEs of its job.
 pub struct Job {
@@ -231,6 +235,8 @@ impl Job {
             !lives && peer.block.finalized.0.load(Acquire) == 0
         };
         if let Some(peer) = self.peers.iter().find(has_died) {
+            // The launcher usually ends the job, with a line of its own.
+            std::thread::sleep(REPORT_AFTER);
             fatal!("wait", "PE {} has ended without shmem_finalize", peer.pe);
         }
     }
