@@ -81,8 +81,11 @@ fn all_launchers_on_two_nodes() {
     for mpi in ALL {
         println!("{}", mpi.name);
         is_right(on_two_nodes(mpi, &nodes, Cmd::new(&operations)), 1);
-        let exec = nagaya("exec").arg(&collectives).arg(seed().to_string());
-        on_two_nodes(mpi, &nodes, exec).run().prints("collectives agree\n");
+        // They take a minute, and depend on no launcher.
+        if mpi.name == OPEN_MPI_4.name {
+            let exec = nagaya("exec").arg(&collectives).arg(seed().to_string());
+            on_two_nodes(mpi, &nodes, exec).run().prints("collectives agree\n");
+        }
     }
 }
 
@@ -96,7 +99,9 @@ fn with_mpi_on_two_nodes_in_either_order() {
     for mpi in [OPEN_MPI_4, OPEN_MPI_5, MPICH_4, MPICH_5] {
         println!("{}", mpi.name);
         let program = mpi.compile_with("shmem/with_mpi.c", &flags);
-        for first in ["mpi", "shmem"] {
+        // PMIx cannot be initialised before MPI_Init of Open MPI 5 on several nodes (docs/shmem.md).
+        let orders = if mpi.name == OPEN_MPI_5.name { &["mpi"][..] } else { &["mpi", "shmem"] };
+        for first in orders {
             on_two_nodes(mpi, &nodes, Cmd::new(&program).arg(first)).run().prints("both\n");
         }
     }
