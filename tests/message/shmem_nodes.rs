@@ -99,7 +99,7 @@ fn with_mpi_on_two_nodes_in_either_order() {
     for mpi in [OPEN_MPI_4, OPEN_MPI_5, MPICH_4, MPICH_5] {
         println!("{}", mpi.name);
         let program = mpi.compile_with("shmem/with_mpi.c", &flags);
-        // PMIx cannot be initialised before MPI_Init of Open MPI 5 on several nodes (docs/shmem.md).
+        // PMIx must not be initialised before MPI_Init of Open MPI 5 (docs/shmem.md).
         let orders = if mpi.name == OPEN_MPI_5.name { &["mpi"][..] } else { &["mpi", "shmem"] };
         for first in orders {
             on_two_nodes(mpi, &nodes, Cmd::new(&program).arg(first)).run().prints("both\n");
