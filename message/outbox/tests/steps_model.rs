@@ -19,11 +19,10 @@ impl Publish for Spin {
     fn publish(word: &AtomicU64, number: u64, _: &Doorbell) {
         word.store(number, Release);
     }
+    fn ring(_: &Doorbell) {}
 }
 
 impl Wait for Spin {
-    fn ring(_: &Doorbell) {}
-
     fn wait(&mut self, outbox: &Outbox, _: bool, ready: impl Fn(&Outbox) -> bool) {
         while !ready(outbox) {
             thread::yield_now();
