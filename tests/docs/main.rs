@@ -52,6 +52,7 @@ pages! {
     tutorial_mpi: "docs/tutorials/mpi.md",
     tutorial_pvm: "docs/tutorials/pvm.md",
     tutorial_dsm: "docs/tutorials/dsm.md",
+    tutorial_shmem: "docs/tutorials/shmem.md",
     tutorial_span: "docs/tutorials/span.md",
     tutorial_runtime: "docs/tutorials/runtime.md",
     tutorial_teaching: "docs/tutorials/teaching.md",
