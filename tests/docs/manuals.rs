@@ -44,7 +44,7 @@ fn the_manual_of_a_command_names_all_of_its_options() {
             .unwrap_or_else(|error| panic!("{}: {error}", page.display()));
         let page = page.replace("\\-", "-").replace("\\fB", " ").replace("\\fR", " ");
         let words: BTreeSet<&str> =
-            page.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').collect();
+            page.split(|c: char| !c.is_alphanumeric() && !"-_+".contains(c)).collect();
         let options = options(&help_of(&[&name, "--help"]));
         count += options.len();
         // nagaya(1) has those of every command.
