@@ -112,7 +112,7 @@ impl fmt::Display for LoadError {
             Taken(address) => write!(
                 f,
                 "linked to fixed addresses, of which {address:#x} is taken: a domain holds one \
-                 such program, and its owner must be position-independent"
+                 such program"
             ),
             NotPie => write!(
                 f,
