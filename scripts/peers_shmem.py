@@ -134,10 +134,16 @@ def mellanox(root):
                if path.parent.name != "mix" and not path.name.endswith("_template.c")]
     declared = [f"-DHAVE_DECL_SHMEM_{kind}_ATOMIC_{op}=1" for kind in ("UINT", "ULONG", "ULONGLONG")
                 for op in ("AND", "OR", "XOR", "FETCH_AND", "FETCH_OR", "FETCH_XOR")]
-    flags = " ".join([f"-I{verifier} -I{verifier}/cmn -Iempty -DHAVE_UNISTD_H -DHAVE_NBI",
+    flags = " ".join([f"-I{verifier} -I{verifier}/cmn -Iempty -DHAVE_UNISTD_H -DHAVE_NBI -DCHECK_ACTIVE_SET",
                       "-DHAVE_ALLTOALL -DQUICK_TEST -DPACKAGE_VERSION='\"0\"' -lm", *declared])
-    for suite in ("basic", "data", "atomic", "coll", "lock", "reduce", "strided", "sync", "nbi", "misc"):
-        yield Program(f"verifier {suite}", sources, flags, f"exec --task={suite}",
+    # basic:shmalloc wants NULL from shrealloc for an object that was freed, where the standard leaves
+    # the behaviour open.
+    basic = ["start", "whoami", "get", "put", "barrier", "heap", "fence"]
+    tasks = {"basic": " ".join(f"--task=basic:{it}" for it in basic)}
+    for suite in ("data", "atomic", "coll", "lock", "reduce", "stride", "sync", "nbi", "misc"):
+        tasks[suite] = f"--task={suite}"
+    for suite, arguments in tasks.items():
+        yield Program(f"verifier {suite}", sources, flags, f"exec {arguments}",
                       fails=r"FAILED|FAIL\b", executable="verifier")
 
 
