@@ -60,6 +60,12 @@ pub trait Carrier: Send {
     /// Sends a message.
     fn send(&mut self, endpoint: EndpointId, header: &[u8], payload: Payload, tag: u64) -> Sending;
 
+    /// Returns true if it holds bytes of messages that it has reported as sent. They leave only
+    /// while it makes progress.
+    fn holds_sent(&mut self) -> bool {
+        false
+    }
+
     /// Accepts data. Returns the landing if they are present, or reports them later, with the tag.
     fn receive(&mut self, there: There, landing: Landing, tag: u64) -> Option<Landing>;
 

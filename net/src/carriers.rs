@@ -146,6 +146,11 @@ impl Carriers {
         self.list[endpoint.carrier].1.send(endpoint.id, header, payload, tag)
     }
 
+    /// Returns true if a carrier [holds messages](Carrier::holds_sent).
+    pub fn hold_sent(&mut self) -> bool {
+        self.list.iter_mut().any(|(_, carrier)| carrier.holds_sent())
+    }
+
     /// See [`Carrier::receive`].
     pub fn receive(
         &mut self,

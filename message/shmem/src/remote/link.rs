@@ -217,10 +217,13 @@ impl Link {
         locked(&self.flows).iter_mut().for_each(Flow::fence);
     }
 
-    /// Takes the events that are there, if replies are to come and no other thread does so.
+    /// Takes the events that are there, if replies are to come or UCX may hold parts of messages,
+    /// and no other thread does so.
     pub fn nudge(&self) {
         let is_waiting = locked(&self.flows).iter().any(Flow::is_waiting);
-        if is_waiting && let Ok(mut inner) = self.inner.try_lock() {
+        if let Ok(mut inner) = self.inner.try_lock()
+            && (is_waiting || inner.fabric.has_ucx())
+        {
             self.take_events(&mut inner);
         }
     }
@@ -280,7 +283,9 @@ impl Link {
         self.wait(f, inner, is_open)
     }
 
-    /// Sends a request on a connection that stands, and waits until its payload is not needed.
+    /// Sends a request on a connection that stands. Waits until its payload is not needed, and until
+    /// the transport has all of it: this PE may wait for memory next, and the rest would leave only
+    /// with its next operation.
     fn transmit<'a>(
         &'a self,
         f: &str,
@@ -293,10 +298,13 @@ impl Link {
             unreachable!("`connect` returns when the connection stands")
         };
         match inner.fabric.send(peer, &request.header(), payload) {
-            Ok(Sending::Done) => {}
+            Ok(Sending::Done) if !inner.fabric.has_unsent() => {}
+            Ok(Sending::Done) => drop(self.wait(f, inner, |inner| !inner.fabric.has_unsent())),
             Ok(Sending::Pending(id)) => {
                 inner.unsent.insert(id);
-                drop(self.wait(f, inner, |inner| !inner.unsent.contains(&id)));
+                let is_sent =
+                    |inner: &mut Inner| !inner.unsent.contains(&id) && !inner.fabric.has_unsent();
+                drop(self.wait(f, inner, is_sent));
             }
             Err(why) => {
                 inner.failure = Some(format!("{}: {why}", inner.names[node]));

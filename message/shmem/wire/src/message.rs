@@ -431,19 +431,26 @@ mod tests {
 
     use super::*;
 
-    fn place() -> impl Strategy<Value = Place> {
-        let area = prop::sample::select(vec![Area::Heap, Area::Data, Area::Block]);
-        (area, any::<u64>()).prop_map(|(area, offset)| Place { area, offset })
+    fn place_in(areas: &[Area]) -> impl Strategy<Value = Place> + use<> {
+        (prop::sample::select(areas.to_vec()), any::<u64>())
+            .prop_map(|(area, offset)| Place { area, offset })
     }
 
-    fn aligned(bytes: u64) -> impl Strategy<Value = Place> {
-        place().prop_map(move |place| Place { offset: place.offset / bytes * bytes, ..place })
+    fn place() -> impl Strategy<Value = Place> {
+        place_in(&[Area::Heap, Area::Data])
+    }
+
+    fn aligned(areas: &[Area]) -> impl Strategy<Value = Place> + use<> {
+        place_in(areas).prop_map(|place| Place { offset: place.offset / 8 * 8, ..place })
     }
 
     fn action() -> impl Strategy<Value = (Action, usize)> {
         let op = || prop::sample::select(Op::ALL.to_vec());
-        let signal = (aligned(8), prop::sample::select(vec![Op::Set, Op::Add]), any::<u64>())
-            .prop_map(|(at, op, value)| Signal { at, op, value });
+        let symmetric = [Area::Heap, Area::Data];
+        let word = aligned(&[Area::Heap, Area::Data, Area::Block]);
+        let signal =
+            (aligned(&symmetric), prop::sample::select(vec![Op::Set, Op::Add]), any::<u64>())
+                .prop_map(|(at, op, value)| Signal { at, op, value });
         prop_oneof![
             (place(), any::<bool>(), 0..1usize << 40)
                 .prop_map(|(to, is_early, bytes)| (Action::Put { to, is_early }, bytes)),
@@ -461,7 +468,7 @@ mod tests {
             (place(), 1..100u64, 0..100u64, 1..100u64).prop_map(|(from, element, more, n)| {
                 (Action::Gather { from, element, stride: element + more, n }, 0)
             }),
-            (aligned(8), prop::sample::select(vec![4, 8]), op(), any::<[u64; 2]>(), any::<bool>())
+            (word, prop::sample::select(vec![4, 8]), op(), any::<[u64; 2]>(), any::<bool>())
                 .prop_map(|(at, word, op, [value, compare], replies)| {
                     (Action::Atomic { at, word, op, value, compare, replies }, 0)
                 }),
