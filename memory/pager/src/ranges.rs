@@ -57,6 +57,12 @@ impl Ranges {
         below.map(|(&from, &to)| from..to).take_while(move |it| it.end > start)
     }
 
+    /// Returns the parts of the ranges that lie in a range.
+    pub fn parts(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let Range { start, end } = *range;
+        self.met(range).map(move |it| it.start.max(start)..it.end.min(end))
+    }
+
     /// The first that is so long.
     pub fn first_of(&self, length: u64) -> Option<Range<u64>> {
         self.iter().find(|range| range.end - range.start >= length)

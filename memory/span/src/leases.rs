@@ -143,6 +143,12 @@ impl Leases {
         lease.pages.iter().collect()
     }
 
+    /// Returns those parts of a range of pages that have a lease.
+    pub fn held(&self, pages: &Range<Page>) -> Vec<Range<Page>> {
+        let held = self.all.iter().filter(|it| it.state == State::Held);
+        held.flat_map(|it| it.pages.parts(pages)).collect()
+    }
+
     /// Returns the bytes of these pages, and the number of their lease; nothing, if there is none
     /// any more.
     pub fn read(&self, pages: &Range<Page>) -> Option<(u64, std::io::Result<Vec<u8>>)> {
@@ -272,8 +278,7 @@ impl Copies {
 
     /// These pages are about to be something else. Returns those that were leased.
     pub fn end(&mut self, pages: &Range<Page>) -> Vec<Range<Page>> {
-        let cut = |it: Range<Page>| it.start.max(pages.start)..it.end.min(pages.end);
-        let met: Vec<Range<Page>> = self.leased.met(pages).map(cut).collect();
+        let met: Vec<Range<Page>> = self.leased.parts(pages).collect();
         self.leased.remove(pages.clone());
         self.asked.remove(pages.clone());
         met
@@ -302,9 +307,11 @@ mod tests {
         drop(written);
         leases.add(&path, 10, 2, 3 * PAGE);
         assert!(leases.read(&(10..11)).is_none(), "it is not mapped");
+        assert!(leases.held(&(10..11)).is_empty());
         assert_eq!(leases.offer(&(5..20)), slice::from_ref(&(10..11)));
         let (number, bytes) = leases.read(&(10..11)).unwrap();
         assert_eq!(bytes.unwrap()[..5], *b"fore\0");
+        assert_eq!(leases.held(&(5..20)), slice::from_ref(&(10..11)));
         assert_eq!(leases.wanted_back(LOOK_NS), None);
         let writer = std::thread::spawn({
             let path = path.clone();

@@ -39,8 +39,7 @@ impl Agent {
         pages: &Range<Page>,
         protection: u32,
     ) -> Result<(), PagerError> {
-        let cut = |it: Range<Page>| it.start.max(pages.start)..it.end.min(pages.end);
-        let met: Vec<Range<Page>> = self.files.met(pages).map(cut).collect();
+        let met: Vec<Range<Page>> = self.files.parts(pages).collect();
         for range in met {
             if self.origin.is_some() {
                 self.take_files(&range, protection)?;
@@ -89,12 +88,8 @@ impl Agent {
         Ok(())
     }
 
-    /// At the origin: sends copies of pages that show a private file to a node. Returns false if
-    /// they show none.
-    pub(super) fn send_shown(&mut self, to: NodeId, pages: &Range<Page>) -> bool {
-        if !self.files.covers(pages) {
-            return false;
-        }
+    /// At the origin: sends copies of pages that show a private file to a node.
+    pub(super) fn send_shown(&mut self, to: NodeId, pages: &Range<Page>) {
         let (first, count) = (pages.start, pages.end - pages.start);
         match shown(pages) {
             Ok(body) => self.send(to, Frame::Word(Message::Copies { first, pages: count }), body),
@@ -104,6 +99,5 @@ impl Agent {
                 self.notify(to, recall);
             }
         }
-        true
     }
 }

@@ -173,15 +173,22 @@ impl Agent {
     pub(super) fn send_copies(&mut self, to: NodeId, first: Page, pages: u64) {
         let end = first.checked_add(pages).filter(|_| (1..=TOGETHER_MAX).contains(&pages));
         let Some(end) = end else { self.violation(to, "pages of a file") };
-        match self.leases.read(&(first..end)) {
-            Some((_, Ok(body))) => {
-                self.send(to, Frame::Word(Message::Copies { first, pages }), body)
+        // Some of the pages may be something else by now. The node has been told so before this
+        // reply, and no longer waits for copies of them.
+        let range = first..end;
+        for part in self.leases.held(&range) {
+            let (first, pages) = (part.start, part.end - part.start);
+            match self.leases.read(&part) {
+                Some((_, Ok(body))) => {
+                    self.send(to, Frame::Word(Message::Copies { first, pages }), body);
+                }
+                // A thread that reads the page at the origin gets the signal for the error.
+                Some((lease, Err(_))) => self.recall(lease),
+                None => {}
             }
-            // A thread that reads the page at the origin gets the signal for the error.
-            Some((lease, Err(_))) => self.recall(lease),
-            // Otherwise the lease has been recalled, and the node has received that.
-            None => drop(self.send_shown(to, &(first..end))),
         }
+        let shown: Vec<Range<Page>> = self.files.parts(&range).collect();
+        shown.iter().for_each(|part| self.send_shown(to, part));
     }
 
     /// Recalls leases that the kernel breaks. Returns true if there were any.
