@@ -1,6 +1,6 @@
 //! The begin and the end of the library: `shmem_init`, `shmem_finalize`, `shmem_global_exit`.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -57,7 +57,25 @@ pub fn init(function: &'static str, level: c_int) -> c_int {
     area::prepare(job);
     meet::all(job);
     settings::show(job);
+    // SAFETY: the handler is a function of this library, which stays loaded.
+    unsafe { on_exit(at_exit, ptr::null_mut()) };
     level
+}
+
+unsafe extern "C" {
+    /// glibc's: see on_exit(3).
+    fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// Leaves the job in order if the program ends without `shmem_finalize`. That was allowed up to
+/// version 1.4, and is common. A status other than 0 is a failure, which ends the job.
+extern "C" fn at_exit(status: c_int, _: *mut c_void) {
+    // SAFETY: getpid reads no memory.
+    let is_child = |job: &Job| job.peers[job.me].pid != unsafe { libc::getpid() };
+    if status == 0 && state() == (true, false) && !is_child(job::get("exit")) {
+        INITS.store(1, SeqCst);
+        finalize("exit");
+    }
 }
 
 /// Ends all PEs after a fatal error of this one.

@@ -24,7 +24,7 @@ macro_rules! cases {
 }
 cases!(
     setup, memory, moves, sizes, statics, signals, atomics, waits, locks, contexts, threads,
-    deprecated,
+    deprecated, unfinished,
 );
 
 #[test]

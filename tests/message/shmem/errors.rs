@@ -70,7 +70,9 @@ fn the_status_of_global_exit_is_that_of_the_job() {
 
 #[test]
 fn a_pe_that_leaves_or_crashes_ends_the_job() {
-    of("leave").ends_with(3);
+    for error in ["leave", "fail"] {
+        of(error).ends_with(3);
+    }
     let output = of("segv").ends_with(128 + 11);
     assert!(output.stderr.contains("killed by signal 11"), "{output}");
 }

@@ -2,6 +2,7 @@
  * PEs: PE `me` works on the memory of the next PE and checks what the former PE has done. */
 #include "../check.h"
 #include <shmem.h>
+#include <sys/wait.h>
 
 enum { N = 100 };
 
@@ -432,6 +433,23 @@ static void deprecated(void)
 	/* The end of the program leaves the job. */
 }
 
+/* A program that ends without shmem_finalize, and late PEs that use the memory of others then. */
+static void unfinished(void)
+{
+	static long word;
+	int status;
+
+	begin();
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0)
+		exit(0);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	usleep(20000 * (unsigned)me);
+	shmem_long_p(&word, 5, former);
+	CHECK_EQ(shmem_long_g(&word, former), 5);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct check_case cases[] = {
@@ -447,6 +465,7 @@ int main(int argc, char **argv)
 		{"contexts", contexts},
 		{"threads", threads},
 		{"deprecated", deprecated},
+		{"unfinished", unfinished},
 		{NULL, NULL},
 	};
 	return check_main(cases, argc, argv);

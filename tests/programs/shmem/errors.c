@@ -40,6 +40,8 @@ int main(int argc, char **argv)
 			shmem_global_exit(42);
 		if (strcmp(error, "leave") == 0)
 			_exit(3);
+		if (strcmp(error, "fail") == 0)
+			exit(3);
 		if (strcmp(error, "segv") == 0)
 			*(volatile int *)8 = 1;
 	}

@@ -24,8 +24,6 @@ macro_rules! plain {
 plain!(["start_pes", "pstart_pes"] (_n: c_int) {
     if !setup::state().0 {
         setup::init("start_pes", 0);
-        // SAFETY: the handler is a function of this library, which stays loaded.
-        unsafe { libc::atexit(at_exit) };
     }
 });
 plain!(["_my_pe", "p_my_pe"] () -> c_int { job::get("_my_pe").me as c_int });
@@ -42,13 +40,6 @@ plain!(["shrealloc", "pshrealloc"] (at: *mut c_void, bytes: usize) -> *mut c_voi
     // SAFETY: the standard's contract.
     unsafe { memory::realloc("shrealloc", at, bytes) }
 });
-
-/// Leaves the job, for programs of version 1.0, which do not call `shmem_finalize`.
-extern "C" fn at_exit() {
-    if setup::state() == (true, false) {
-        setup::finalize("exit");
-    }
-}
 
 export!(["set_cache_inv"] () {});
 export!(["set_cache_line_inv"] (_object: *mut c_void) {});
