@@ -120,7 +120,8 @@ fn payloads_are_copied_from_source_to_destination_directly() {
     assert!(places == payloads);
 }
 
-/// Once `has_unsent` returns false, the peer gets all messages although the sender does nothing more.
+/// Once `has_unsent` returns false, the peer gets all messages although the sender does nothing
+/// more.
 #[test]
 fn messages_that_wait_for_the_transport_are_unsent() {
     let carriers = std::env::var("NAGAYA_NET").unwrap_or_default();

@@ -283,9 +283,9 @@ impl Link {
         self.wait(f, inner, is_open)
     }
 
-    /// Sends a request on a connection that stands. Waits until its payload is not needed, and until
-    /// the transport has all of it: this PE may wait for memory next, and the rest would leave only
-    /// with its next operation.
+    /// Sends a request on a connection that stands. Waits until its payload is not needed, and
+    /// until the transport has all of it: this PE may wait for memory next, and the rest would
+    /// leave only with its next operation.
     fn transmit<'a>(
         &'a self,
         f: &str,
