@@ -98,6 +98,13 @@ def metadata(version):
     )
 
 
+# Names of the command, and what they stand for.
+NAMES_OF_COMMAND = {"oshcc": "oshcc", "oshc++": "oshcc --c++", "oshrun": "oshrun"}
+SCRIPT = """#!/bin/sh
+exec "$(dirname "$(readlink -f "$0")")/{up}/bin/nagaya" {command} "$@"
+"""
+
+
 def main():
     if len(sys.argv) != 5:
         sys.exit("usage: packaging/wheel.py PREFIX OUTPUT VERSION TAG")
@@ -119,8 +126,13 @@ def main():
             path = pathlib.Path(folder, name)
             inside = path.relative_to(prefix)
             # A wheel has no symbolic links. Of a library and its links, programs need the soname,
-            # and linkers the name without a number.
+            # and linkers the name without a number. A link to the command is a script.
             if inside.parts[0] == "bin" or inside.match("lib/lib*.so.*.*.*") or ".debug" in str(inside):
+                continue
+            if path.is_symlink() and name in NAMES_OF_COMMAND:
+                up = "/".join([".."] * (len(inside.parts) - 1))
+                script = SCRIPT.format(up=up, command=NAMES_OF_COMMAND[name])
+                wheel.add(f"{data}/data/{inside}", script.encode(), 0o755)
                 continue
             if path.is_symlink() and not re.search(r"\.so(\.0)?$", name):
                 continue
