@@ -1,7 +1,6 @@
 //! Running jobs as JSON, for `nagaya ps --json` and `nagaya maps --json`. nagaya-ps(1) and
 //! nagaya-maps(1) describe the keys; new ones may come, and none goes without a new `format`.
 
-use nagaya_server::Failure;
 use nagaya_server::maps::Mapping;
 use nagaya_server::protocol::{DomainStatus, TaskStatus};
 use nagaya_server::query::JobStatus;
@@ -71,17 +70,17 @@ fn task(task: &TaskStatus, status: &nagaya_server::protocol::Status, state: char
 /// Returns a job as [`job`] does, each task with the mappings in its segment.
 pub fn with_mappings(
     one: &JobStatus,
+    mappings: &[Mapping],
     wanted: impl Fn(u32) -> bool,
     state: impl Fn(u32) -> char,
-) -> Result<Value, Failure> {
-    let mappings = one.maps()?;
+) -> Value {
     let mut value = job(one, wanted, state);
     for task in value["tasks"].as_array_mut().into_iter().flatten() {
         let id = task["id"].as_u64();
         let own = mappings.iter().filter(|mapping| Some(u64::from(mapping.id)) == id);
         task["mappings"] = own.map(mapping).collect();
     }
-    Ok(value)
+    value
 }
 
 fn mapping(mapping: &Mapping) -> Value {

@@ -49,23 +49,35 @@ pub fn maps(options: &Options) -> Result<i32, Failure> {
             (vec![selection.job], selection.id, Vec::new())
         }
     };
+    let mut running = Vec::new();
+    for job in jobs {
+        match options.target {
+            Some(_) => running.push((job.maps()?, job)),
+            // One of all jobs may end before it is asked for its mappings.
+            None => running.extend(job.maps_while_it_runs()?.map(|mappings| (mappings, job))),
+        }
+    }
     if let Some(file) = &options.svg {
-        draw(&jobs, options.messages.as_deref(), file)?;
+        draw(&running, options.messages.as_deref(), file)?;
     } else if options.json {
         let wanted = |task| id.is_none_or(|id| task == id);
-        let all = jobs.iter().map(|job| jobs::with_mappings(job, wanted, state));
-        println!("{}", jobs::document(all.collect::<Result<_, _>>()?, &silent));
+        let all = running.iter().map(|(maps, job)| jobs::with_mappings(job, maps, wanted, state));
+        println!("{}", jobs::document(all.collect(), &silent));
     } else {
-        jobs.iter().try_for_each(|job| show(job, id))?;
+        running.iter().for_each(|(maps, job)| show(job, maps, id));
     }
     Ok(end(&silent))
 }
 
 /// Draws jobs, and the messages of a report.
-fn draw(jobs: &[JobStatus], messages: Option<&Path>, file: &Path) -> Result<(), Failure> {
+fn draw(
+    jobs: &[(Vec<Mapping>, JobStatus)],
+    messages: Option<&Path>,
+    file: &Path,
+) -> Result<(), Failure> {
     let mut drawing = Drawing::default();
-    for job in jobs {
-        drawing.job(&job.status, &job.maps()?);
+    for (mappings, job) in jobs {
+        drawing.job(&job.status, mappings);
     }
     if let Some(report) = messages {
         let failed = |why: &dyn std::fmt::Display| {
@@ -83,7 +95,7 @@ fn draw(jobs: &[JobStatus], messages: Option<&Path>, file: &Path) -> Result<(), 
         .map_err(|why| Failure::ours(format!("--svg {}: {why}", file.display())))
 }
 
-fn show(job: &JobStatus, id: Option<u32>) -> Result<(), Failure> {
+fn show(job: &JobStatus, mappings: &[Mapping], id: Option<u32>) {
     let status = &job.status;
     println!(
         "job {}: server {}, segments of {} from {:#x}, {} tasks of {}{}",
@@ -109,7 +121,6 @@ fn show(job: &JobStatus, id: Option<u32>) -> Result<(), Failure> {
             println!("{line}, {} of other domains mapped", human(domain.far));
         }
     }
-    let mappings = job.maps()?;
     for task in status.tasks.iter().filter(|t| id.is_none_or(|id| t.id == id)) {
         let start = status.base + u64::from(task.id) * status.segment_size;
         println!(
@@ -134,7 +145,6 @@ fn show(job: &JobStatus, id: Option<u32>) -> Result<(), Failure> {
             println!("  {start:x}-{end:x} {permissions} {part:<7} {resident:>10}  {file}");
         }
     }
-    Ok(())
 }
 
 /// Numbers in ascending order, as the kernel writes lists: 0-3,8.

@@ -91,14 +91,21 @@ pub struct JobStatus {
 impl JobStatus {
     /// Returns the mappings in the job's segments.
     pub fn maps(&self) -> Result<Vec<Mapping>, Failure> {
+        let ended = || Failure::ours(format!("job {} has ended", self.status.job));
+        self.maps_while_it_runs()?.ok_or_else(ended)
+    }
+
+    /// Returns the mappings in the job's segments. None if the job has ended meanwhile.
+    pub fn maps_while_it_runs(&self) -> Result<Option<Vec<Mapping>>, Failure> {
         let name = format!("job {}", self.status.job);
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         let asked = ask(&self.socket, &Request::Maps, deadline);
         match asked.map_or_else(|answer| answer, |asked| asked.answer(deadline)) {
-            Answer::Reply(Reply::Maps(mappings), _) => Ok(mappings),
+            Answer::Reply(Reply::Maps(mappings), _) => Ok(Some(mappings)),
             Answer::Reply(Reply::Refused(message, _), _) => Err(Failure::ours(message)),
             Answer::Late(pid) => Err(Failure::ours(late(&name, pid))),
-            _ => Err(Failure::ours(format!("{name}: its server does not answer"))),
+            Answer::Gone => Ok(None),
+            Answer::Reply(..) => Err(Failure::ours(format!("{name}: its server does not answer"))),
         }
     }
 }
