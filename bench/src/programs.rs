@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 62] = [
+const SOURCES: [(&str, &str); 63] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("cores.h", include_str!("../programs/cores.h")),
@@ -65,6 +65,7 @@ const SOURCES: [(&str, &str); 62] = [
     ("spawn.c", include_str!("../programs/spawn.c")),
     ("forks.c", include_str!("../programs/forks.c")),
     ("shmem.c", include_str!("../programs/shmem.c")),
+    ("shmem_kernels.c", include_str!("../programs/shmem_kernels.c")),
     ("syscall.c", include_str!("../programs/syscall.c")),
     ("times.h", include_str!("../programs/times.h")),
     ("pagetables_tasks.c", include_str!("../programs/pagetables_tasks.c")),

@@ -1,5 +1,6 @@
-//! Single operations of OpenSHMEM: Nagaya's library beside others, and beside the limits of the
-//! machine, which are plain loads, stores and copies between the same two cores.
+//! OpenSHMEM: single operations, and kernels of PGAS programs (random updates, an integer sort),
+//! with Nagaya's library beside others, and beside the limits of the machine, which are plain
+//! loads, stores and copies between the same two cores.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,8 +54,13 @@ impl Options {
 /// Runs a command and ignores its status. Debian's Open MPI 4.1.4 ends every program with a
 /// segmentation fault in shmem_finalize. All results have been printed by then.
 const IGNORING_ITS_END: &str = "\"$0\" \"$@\" || true";
-/// Lines that the program prints, and those for the limits.
-const LINES: [usize; 2] = [11, 4];
+/// The programs: single operations, and kernels.
+const PROGRAMS: [&str; 2] = ["shmem", "shmem_kernels"];
+/// Lines that they print, and those of the first for the limits.
+const LINES: usize = 11 + 4;
+const LIMIT_LINES: usize = 4;
+/// Rounds of each kernel in a run.
+const KERNEL_ROUNDS: &str = "5";
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// The sides of the comparison.
@@ -79,11 +85,11 @@ impl Side {
     }
 }
 
-/// A side whose program has been compiled.
+/// A side whose programs have been compiled.
 struct Ready {
     side: Side,
     launcher: PathBuf,
-    program: PathBuf,
+    programs: [PathBuf; 2],
 }
 
 /// Operation and bytes, in the order of the program.
@@ -118,7 +124,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     Failure::of_all(failures)
 }
 
-/// Compiles the program for a side. None if the library was not asked for.
+/// Compiles the programs for a side. None if the library was not asked for.
 fn ready(
     side: Side,
     options: &Options,
@@ -130,22 +136,24 @@ fn ready(
             Failure::new(format!("{name}: not installed; apt-get install {package}"))
         })
     };
-    let (launcher, program) = match (side, &options.sandia) {
+    let (launcher, compiler) = match (side, &options.sandia) {
         (Side::OpenMpi, _) => {
             let compiler = found("oshcc.openmpi", "libopenmpi-dev");
             let compiler = compiler.or_else(|_| found("oshcc", "libopenmpi-dev"))?;
-            let program = programs::compile_by("shmem", "shmem-openmpi", &compiler, out)?;
-            (found("mpirun.openmpi", "openmpi-bin")?, program)
+            (found("mpirun.openmpi", "openmpi-bin")?, Some((compiler, "openmpi")))
         }
         (Side::Sandia, None) => return Ok(None),
         (Side::Sandia, Some(directory)) => {
-            let compiler = directory.join("bin/oshcc");
-            let program = programs::compile_by("shmem", "shmem-sandia", &compiler, out)?;
-            (directory.join("bin/oshrun"), program)
+            (directory.join("bin/oshrun"), Some((directory.join("bin/oshcc"), "sandia")))
         }
-        _ => (nagaya.command.clone(), programs::compile_with_shmem("shmem", nagaya, out)?),
+        _ => (nagaya.command.clone(), None),
     };
-    Ok(Some(Ready { side, launcher, program }))
+    let compiled = |name: &str| match &compiler {
+        Some((compiler, of)) => programs::compile_by(name, &format!("{name}-{of}"), compiler, out),
+        None => programs::compile_with_shmem(name, nagaya, out),
+    };
+    let programs = [compiled(PROGRAMS[0])?, compiled(PROGRAMS[1])?];
+    Ok(Some(Ready { side, launcher, programs }))
 }
 
 /// Runs a side once; Nagaya's also for the limits.
@@ -155,50 +163,67 @@ fn measure(
     options: &Options,
     measured: &mut Measured,
 ) -> Result<(), Failure> {
-    let has_limits = ready.side == Side::Nagaya && pes == 2;
-    for side in [Some(ready.side), has_limits.then_some(Side::Limit)].into_iter().flatten() {
-        let mut command = match ready.side {
-            Side::OpenMpi => {
-                let mut shell = Command::new("sh");
-                shell.args(["-c", IGNORING_ITS_END]).arg(&ready.launcher);
-                shell
-            }
-            _ => Command::new(&ready.launcher),
-        };
-        match ready.side {
-            Side::Nagaya | Side::Limit => {
-                command.args(["run", "-n", &pes.to_string()]);
-            }
-            Side::OpenMpi => {
-                allow_root(&mut command).args(["--oversubscribe", "--bind-to", "none"]);
-                command.args(["-n", &pes.to_string()]);
-                if !oversubscribed(pes as usize).is_empty() {
-                    command.args(["--mca", "mpi_yield_when_idle", "1"]);
-                }
-            }
-            Side::Sandia => {
-                command.args(["-n", &pes.to_string()]);
-            }
-        }
-        command.arg(&ready.program).arg(options.samples.to_string());
-        if side == Side::Limit {
-            command.arg("limits");
-        }
-        let output = output_of(&mut command, TIME_LIMIT)?;
-        if output.lines().count() != LINES[usize::from(side == Side::Limit)] {
-            return Err(Failure::new(format!("shmem: unexpected output: {output}")));
-        }
-        for (at, line) in output.lines().enumerate() {
-            let (operation, bytes, ns) = parse(line)
-                .ok_or_else(|| Failure::new(format!("shmem: unexpected output: {line}")))?;
-            // The limits are a prefix of the operations.
-            measured.entry((pes, (at, operation, bytes), side)).or_default().push(ns);
-        }
+    let samples = options.samples.to_string();
+    let [operations, kernels] = &ready.programs;
+    let mut output = output_of(launch(ready, pes).arg(operations).arg(&samples), TIME_LIMIT)?;
+    output += &output_of(launch(ready, pes).arg(kernels).arg(KERNEL_ROUNDS), TIME_LIMIT)?;
+    note(&output, LINES, (pes, ready.side), measured)?;
+    if ready.side == Side::Nagaya && pes == 2 {
+        let mut command = launch(ready, pes);
+        let output = output_of(command.arg(operations).args([&samples, "limits"]), TIME_LIMIT)?;
+        // The limits are a prefix of the operations.
+        note(&output, LIMIT_LINES, (pes, Side::Limit), measured)?;
     }
     Ok(())
 }
 
-/// Parses a line of the program.
+/// Returns the command that starts so many PEs of a program.
+fn launch(ready: &Ready, pes: u32) -> Command {
+    let mut command = match ready.side {
+        Side::OpenMpi => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", IGNORING_ITS_END]).arg(&ready.launcher);
+            shell
+        }
+        _ => Command::new(&ready.launcher),
+    };
+    let number = pes.to_string();
+    match ready.side {
+        Side::Nagaya | Side::Limit => {
+            command.args(["run", "-n", &number]);
+        }
+        Side::OpenMpi => {
+            allow_root(&mut command).args(["--oversubscribe", "--bind-to", "none", "-n", &number]);
+            if !oversubscribed(pes as usize).is_empty() {
+                command.args(["--mca", "mpi_yield_when_idle", "1"]);
+            }
+        }
+        Side::Sandia => {
+            command.args(["-n", &number]);
+        }
+    }
+    command
+}
+
+/// Adds the times of an output, which has so many lines.
+fn note(
+    output: &str,
+    lines: usize,
+    (pes, side): (u32, Side),
+    measured: &mut Measured,
+) -> Result<(), Failure> {
+    if output.lines().count() != lines {
+        return Err(Failure::new(format!("shmem: unexpected output: {output}")));
+    }
+    for (at, line) in output.lines().enumerate() {
+        let (operation, bytes, ns) =
+            parse(line).ok_or_else(|| Failure::new(format!("shmem: unexpected output: {line}")))?;
+        measured.entry((pes, (at, operation, bytes), side)).or_default().push(ns);
+    }
+    Ok(())
+}
+
+/// Parses a line of a program.
 fn parse(line: &str) -> Option<(String, usize, f64)> {
     let [operation, bytes, ns] = line.split_whitespace().collect::<Vec<_>>()[..] else {
         return None;
@@ -208,7 +233,7 @@ fn parse(line: &str) -> Option<(String, usize, f64)> {
 
 /// The targets: operation, bytes, the side to compare with, and the bound of the ratio of times.
 /// With peers it is theirs divided by Nagaya's, with the limit the reverse.
-const TARGETS: [(&str, usize, bool, Bound); 9] = [
+const TARGETS: [(&str, usize, bool, Bound); 12] = [
     ("put", 8, true, Bound::AtMost(1.2)),
     ("get", 8, true, Bound::AtMost(1.2)),
     ("fetch-add", 8, true, Bound::AtMost(1.2)),
@@ -218,6 +243,9 @@ const TARGETS: [(&str, usize, bool, Bound); 9] = [
     ("reduce", 8, false, Bound::AtLeast(1.5)),
     ("reduce", 8192, false, Bound::AtLeast(1.5)),
     ("broadcast", 8192, false, Bound::AtLeast(1.0)),
+    ("gups", 8, false, Bound::AtLeast(1.3)),
+    ("gups-atomic", 8, false, Bound::AtLeast(1.3)),
+    ("sort", 2 << 20, false, Bound::AtLeast(1.3)),
 ];
 
 fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Failure> {
