@@ -29,12 +29,10 @@ pub struct Options {
 
 /// Prints the list. The status is 125 if a job's server does not answer.
 pub fn ps(options: &Options) -> Result<i32, Failure> {
-    let query::Jobs { jobs, silent } = query::jobs()?;
+    let asked = options.job.as_deref().map_or_else(query::jobs, query::jobs_named);
+    let query::Jobs { jobs, silent } = asked?;
     if options.json {
-        let wanted = jobs
-            .iter()
-            .filter(|job| options.job.as_deref().is_none_or(|name| name == job.status.job));
-        let all = wanted.map(|job| crate::jobs::job(job, |_| true, state)).collect();
+        let all = jobs.iter().map(|job| crate::jobs::job(job, |_| true, state)).collect();
         println!("{}", crate::jobs::document(all, &silent));
         return Ok(end(&silent));
     }
@@ -44,9 +42,8 @@ pub fn ps(options: &Options) -> Result<i32, Failure> {
             "JOB", "ID", "PID", "RSS", "COPIES", "COPIED"
         );
     }
-    let wanted = |name: &str| options.job.as_deref().is_none_or(|job| job == name);
     for query::JobStatus { status: job, same_pids, .. } in &jobs {
-        for task in job.tasks.iter().filter(|_| wanted(&job.job)) {
+        for task in &job.tasks {
             let state = if *same_pids { state(task.pid) } else { '?' };
             let command = task.arguments.join(" ");
             let command = command.replace(['\t', '\n'], " ");

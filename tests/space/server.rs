@@ -597,3 +597,21 @@ fn a_task_may_start_nagaya_itself() {
     let output = exec(&job(), "bash").args(["-c", script]).arg(&nagaya).arg(job()).run();
     output.prints("inner\ninner\nexecuted\n");
 }
+
+#[test]
+fn a_stopped_server_delays_no_question_about_another_job() {
+    let (stopped, other) = (job(), job());
+    let (first, second) = (sleeper(&stopped), sleeper(&other));
+    let server = server_of(&tasks_of(&stopped)[0]);
+    kill(server, Signal::STOP);
+    let begin = Instant::now();
+    let tasks = nagaya("ps").args(["--parsable", "--job", &other]).run();
+    let time = begin.elapsed();
+    kill(server, Signal::CONT);
+    assert_eq!(tasks.ok().lines().count(), 1);
+    assert!(time < Duration::from_secs(5), "it took {time:?}");
+    for running in [first, second] {
+        running.signal(Signal::TERM);
+        running.wait();
+    }
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::job::{check_peer, connect, directory};
+use crate::job::{Job, check_peer, connect, directory};
 use crate::maps::Mapping;
 use crate::protocol::{Connection, Reply, Request, Status, connection};
 
@@ -122,10 +122,20 @@ pub struct Jobs {
 /// Asks all jobs of this user on this node. All servers together have one time limit. Skips sockets
 /// that no server listens on.
 pub fn jobs() -> Result<Jobs, Failure> {
+    Ok(ask_all(sockets()?))
+}
+
+/// Asks the servers of this user's job of a name only, so that no other server delays the answer.
+pub fn jobs_named(name: &str) -> Result<Jobs, Failure> {
+    let job = Job::of_environment(Some(name), &|_| None);
+    Ok(ask_all(job.sockets(&directory()?)))
+}
+
+fn ask_all(sockets: Vec<PathBuf>) -> Jobs {
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     let ask = |socket: PathBuf| (ask(&socket, &Request::Status, deadline), socket);
     // All requests are sent before the wait for the first answer.
-    let asked: Vec<_> = sockets()?.into_iter().map(ask).collect();
+    let asked: Vec<_> = sockets.into_iter().map(ask).collect();
     let mut found = Jobs::default();
     for (asked, socket) in asked {
         match asked.map_or_else(|answer| answer, |asked| asked.answer(deadline)) {
@@ -138,7 +148,7 @@ pub fn jobs() -> Result<Jobs, Failure> {
             Answer::Reply(..) | Answer::Gone => {}
         }
     }
-    Ok(found)
+    found
 }
 
 /// The tasks that a user selects by `JOB`, `JOB.ID` or `PID`.
