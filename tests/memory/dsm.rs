@@ -119,6 +119,7 @@ fn ordinary_users_are_told_what_they_lack_and_can_do_without() {
         user.command(command).env("LD_LIBRARY_PATH", directory).time_limit(LIMIT)
     };
     let alone = || Cmd::new(&litmus).args(["all", "20"]);
+    let run = || user.nagaya("run").args(["--nodes", "2", "-n", "4"]).command(alone());
     let may = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").expect("a number");
     if may.trim() == "0" {
         let output = as_user(alone()).run().ends_with(2);
@@ -126,10 +127,14 @@ fn ordinary_users_are_told_what_they_lack_and_can_do_without() {
         for remedy in ["sysctl vm.unprivileged_userfaultfd=1", "or set NAGAYA_DSM_CALLS=0"] {
             assert!(output.stderr.contains(remedy), "{output}");
         }
+        // The other tasks of a node do not report the consequence.
+        let output = as_user(run()).run();
+        let says = |words: &str| output.stderr.contains(words);
+        assert!(!output.status.success() && says("userfaultfd"), "{output}");
+        assert!(!says("a task of this address space"), "{output}");
     }
     is_right(as_user(alone()).env("NAGAYA_DSM_CALLS", "0").run());
-    let run = user.nagaya("run").args(["--nodes", "2", "-n", "4"]).command(alone());
-    is_right(as_user(run).env("NAGAYA_DSM_CALLS", "0").run());
+    is_right(as_user(run()).env("NAGAYA_DSM_CALLS", "0").run());
 }
 
 #[test]

@@ -26,6 +26,8 @@ use crate::request_table::{Doorbell, RequestTable};
 
 /// Time limit for a neighbour to fetch its descriptors.
 const COME_MAX: Duration = Duration::from_secs(60);
+/// Time for a task that has ended to report the cause before others report the consequence.
+const REPORT_AFTER: Duration = Duration::from_secs(2);
 
 /// The data that the first task of a space sends to the others.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -125,19 +127,24 @@ impl Invitation {
             )));
         }
         let stream = address(self.socket).and_then(|at| UnixStream::connect_addr(&at));
-        let stream = stream.map_err(failed("reach"))?;
+        // If the task has ended, it reports the cause and ends the job, this task included.
+        let ended = |why: std::io::Error| {
+            std::thread::sleep(REPORT_AFTER);
+            failed("get descriptors from")(why)
+        };
+        let stream = stream.map_err(ended)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
         recvmsg(&stream, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
-            .map_err(|why| failed("get descriptors from")(why.into()))?;
+            .map_err(|why| ended(why.into()))?;
         let mut fds = control.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
         });
         let mut fds = fds.next().into_iter().flatten();
         let (Some(doorbell), Some(keep)) = (fds.next(), fds.next()) else {
-            return Err(failed("get descriptors from")(std::io::ErrorKind::UnexpectedEof.into()));
+            return Err(ended(std::io::ErrorKind::UnexpectedEof.into()));
         };
         // SAFETY: the table lies in the common address space, and is never freed.
         let table = unsafe { &*std::ptr::with_exposed_provenance::<RequestTable>(self.table) };
