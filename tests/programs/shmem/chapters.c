@@ -436,7 +436,7 @@ static void deprecated(void)
 /* A program that ends without shmem_finalize, and late PEs that use the memory of others then. */
 static void unfinished(void)
 {
-	static long word;
+	static long word, done;
 	int status;
 
 	begin();
@@ -445,7 +445,13 @@ static void unfinished(void)
 	if (child == 0)
 		exit(0);
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
-	usleep(20000 * (unsigned)me);
+	/* PE 0 ends first. The others wait for each other, and notice if it has not left in order. */
+	if (me == n - 1)
+		usleep(200000);
+	else if (me > 0)
+		shmem_long_wait_until(&done, SHMEM_CMP_NE, 0);
+	if (me > 1)
+		shmem_long_p(&done, 1, me - 1);
 	shmem_long_p(&word, 5, former);
 	CHECK_EQ(shmem_long_g(&word, former), 5);
 }
