@@ -195,8 +195,8 @@ static void is_written_at_once(void)
 		map(PROT_READ);
 		for (int node = 0; node < count; node++)
 			CHECK(pthread_create(&threads[node], NULL, looks, (void *)(intptr_t)node) == 0);
-		for (int page = 0; page + 1 < PAGES; page += 3)
-			CHECK(mprotect(mapped + page * PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
+		for (int page = 0; page < PAGES; page += 7)
+			CHECK(mprotect(mapped + page * PAGE, 3 * PAGE, PROT_READ | PROT_WRITE) == 0);
 		for (int node = 0; node < count; node++)
 			CHECK(pthread_join(threads[node], NULL) == 0);
 		mapped[0] = 'w';
