@@ -62,7 +62,7 @@ pub trait Carrier: Send {
 
     /// Returns true if it holds bytes of messages that it has reported as sent. They leave only
     /// while it makes progress.
-    fn holds_sent(&mut self) -> bool {
+    fn holds_sent(&self) -> bool {
         false
     }
 

@@ -147,8 +147,8 @@ impl Carriers {
     }
 
     /// Returns true if a carrier [holds messages](Carrier::holds_sent).
-    pub fn hold_sent(&mut self) -> bool {
-        self.list.iter_mut().any(|(_, carrier)| carrier.holds_sent())
+    pub fn hold_sent(&self) -> bool {
+        self.list.iter().any(|(_, carrier)| carrier.holds_sent())
     }
 
     /// See [`Carrier::receive`].

@@ -237,7 +237,7 @@ impl Fabric {
     /// Returns true if messages, or parts of them, wait for their connection or for the transport
     /// to take them, also those that were reported as [`Event::Sent`]: they leave only while the
     /// fabric makes progress. (UCX may hold parts of messages of which this does not know.)
-    pub fn has_unsent(&mut self) -> bool {
+    pub fn has_unsent(&self) -> bool {
         !self.sends.is_empty()
             || self.sessions.values().any(|session| !session.queue.is_empty())
             || self.carriers.hold_sent()

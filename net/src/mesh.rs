@@ -217,7 +217,7 @@ impl Mesh {
     }
 
     /// Returns whether messages wait for their connection, or for the transport to take them.
-    pub fn has_unsent(&mut self) -> bool {
+    pub fn has_unsent(&self) -> bool {
         self.fabric.has_unsent()
     }
 

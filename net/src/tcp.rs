@@ -101,8 +101,6 @@ pub struct Tcp {
     until_epoll: u32,
     /// The user may have slept on the epoll descriptor, and may have been woken by any socket.
     is_armed: bool,
-    /// A socket was full at its last write, perhaps one of a connection that is gone.
-    has_full: bool,
     refused: u64,
 }
 
@@ -142,7 +140,6 @@ impl Tcp {
             usual: None,
             until_epoll: 0,
             is_armed: false,
-            has_full: false,
             refused: 0,
         })
     }
@@ -327,9 +324,7 @@ impl Tcp {
     fn write(&mut self, key: DefaultKey) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let happened = &mut self.happened;
-        let written = connection.write(|tag| happened.push_back(Happened::Sent(tag, Ok(()))));
-        self.has_full |= connection.is_full;
-        match written {
+        match connection.write(|tag| happened.push_back(Happened::Sent(tag, Ok(())))) {
             Ok(()) => self.watch(key),
             Err(_) => self.fail(key, BROKEN.into()),
         }
@@ -543,10 +538,7 @@ impl Carrier for Tcp {
             false => happened.push_back(Happened::Sent(sent, Ok(()))),
         });
         match written {
-            Ok(()) if connection.is_full => {
-                self.has_full = true;
-                self.watch(key);
-            }
+            Ok(()) if self.connections[key].is_full => self.watch(key),
             Ok(()) => {}
             // It is reported as failed, and this message, too, if it is not done.
             Err(_) => self.fail(key, BROKEN.into()),
@@ -554,9 +546,8 @@ impl Carrier for Tcp {
         if is_done { Sending::Done } else { Sending::Pending }
     }
 
-    fn holds_sent(&mut self) -> bool {
-        self.has_full = self.has_full && self.connections.values().any(|it| it.is_full);
-        self.has_full
+    fn holds_sent(&self) -> bool {
+        self.connections.values().any(|connection| !connection.output.is_empty())
     }
 
     fn receive(&mut self, there: There, landing: Landing, tag: u64) -> Option<Landing> {
