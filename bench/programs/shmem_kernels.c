@@ -8,7 +8,7 @@
  *
  * Prints the name of each kernel, its bytes, and the median of its rounds in ns: of one update, by
  * put and get or by atomic operations; of the exchange of the keys, and of the whole sort. All PEs
- * wait for each other at the begin and the end of a round, and PE 0 measures.
+ * wait for each other at the start and the end of a round, and PE 0 measures.
  */
 #include "cores.h"
 #include "times.h"
