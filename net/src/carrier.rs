@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use slotmap::{DefaultKey, KeyData};
 
 use crate::error::FabricError;
+use crate::one_sided::OneSided;
 use crate::payload::Payload;
 
 /// The reason of a failure, as the end of a line.
@@ -72,6 +73,11 @@ pub trait Carrier: Send {
     /// Drops data.
     fn refuse(&mut self, there: There);
 
+    /// Returns the reads and writes of peers' memory, if the carrier has them.
+    fn one_sided(&mut self) -> Option<&mut dyn OneSided> {
+        None
+    }
+
     /// Prepares the end: gives away messages that were sent, within a limited time.
     fn settle(&mut self);
 
@@ -103,7 +109,8 @@ pub enum Happened {
         /// The way on which it came.
         way: Way,
     },
-    /// A send is complete: the tag of `send`, and the reason if it failed.
+    /// A send or a [one-sided operation](OneSided) is complete: its tag, and the reason if it
+    /// failed.
     Sent(u64, Result<(), Reason>),
     /// A receive is complete: the tag of `receive`, and the landing unless it failed.
     Received(u64, Option<Landing>),

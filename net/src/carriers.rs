@@ -11,10 +11,12 @@ use rustix::event::epoll;
 use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way};
 use crate::error::FabricError;
 use crate::local::Local;
+use crate::one_sided::OneSided;
 use crate::payload::Payload;
 use crate::secret::Secret;
 use crate::tcp::Tcp;
 use crate::ucx;
+use crate::ucx::worker::Wants;
 use crate::wire::{CarrierKind, Section, sections};
 
 /// The variable that names the carriers.
@@ -35,8 +37,10 @@ pub struct Endpoint {
 }
 
 impl Carriers {
-    /// The carriers that `NAGAYA_NET` names; if it names none, the usual ones.
-    pub fn new(secret: &Secret, named: &str) -> Result<Self, FabricError> {
+    /// The carriers that `NAGAYA_NET` names; if it names none, the usual ones. If `one_sided`,
+    /// those that can do so read and write peers' memory.
+    pub fn new(secret: &Secret, named: &str, one_sided: bool) -> Result<Self, FabricError> {
+        let ucx = |tcp| ucx::worker::Worker::new(Wants { tcp, one_sided });
         let mut list: Vec<(CarrierKind, Box<dyn Carrier>)> = Vec::new();
         if named.is_empty() {
             // Without a directory for its socket, TCP takes messages within this machine, too.
@@ -45,7 +49,7 @@ impl Carriers {
             }
             // A library that cannot be loaded, or a device without a link, leaves TCP.
             if ucx::config::has_rdma_device()
-                && let Ok(worker) = ucx::worker::Worker::new(false)
+                && let Ok(worker) = ucx(false)
             {
                 list.push((CarrierKind::Ucx, Box::new(worker)));
             }
@@ -55,10 +59,10 @@ impl Carriers {
             list.push(match name {
                 "local" => (CarrierKind::Local, Box::new(Local::new()?)),
                 "tcp" => (CarrierKind::Tcp, Box::new(Tcp::new(secret)?)),
-                "ucx" => (CarrierKind::Ucx, Box::new(ucx::worker::Worker::new(false)?)),
+                "ucx" => (CarrierKind::Ucx, Box::new(ucx(false)?)),
                 "ucx-tcp" => {
                     warn_of_ucx_tcp();
-                    (CarrierKind::Ucx, Box::new(ucx::worker::Worker::new(true)?))
+                    (CarrierKind::Ucx, Box::new(ucx(true)?))
                 }
                 _ => return Err(FabricError::Carrier(name.to_owned())),
             });
@@ -149,6 +153,17 @@ impl Carriers {
     /// Returns true if a carrier [holds messages](Carrier::holds_sent).
     pub fn hold_sent(&self) -> bool {
         self.list.iter().any(|(_, carrier)| carrier.holds_sent())
+    }
+
+    /// Returns the carriers that read and write peers' memory.
+    pub fn one_sided(&mut self) -> impl Iterator<Item = &mut dyn OneSided> {
+        self.list.iter_mut().filter_map(|(_, carrier)| carrier.one_sided())
+    }
+
+    /// Returns an endpoint as its carrier names it, and the carrier if it reads and writes the
+    /// peer's memory.
+    pub fn one_sided_of(&mut self, at: Endpoint) -> Option<(EndpointId, &mut dyn OneSided)> {
+        Some((at.id, self.list[at.carrier].1.one_sided()?))
     }
 
     /// See [`Carrier::receive`].

@@ -42,6 +42,8 @@ pub enum FabricError {
         /// Its length.
         bytes: usize,
     },
+    /// A read or write beyond the memory that the peer has registered.
+    Range,
     /// The peer is gone, or was closed.
     Gone,
 }
@@ -76,6 +78,7 @@ impl fmt::Display for FabricError {
                 "a header of {bytes} bytes is above the limit of {USER_HEADER_BYTES_MAX}; send \
                  more in the payload"
             ),
+            Self::Range => f.write_str("the peer has registered no memory there"),
             Self::Gone => f.write_str("the peer is gone; connect to it again"),
         }
     }

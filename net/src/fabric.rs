@@ -12,6 +12,7 @@
 
 mod ending;
 mod handshake;
+mod memory;
 mod traffic;
 
 use std::collections::VecDeque;
@@ -100,7 +101,14 @@ impl Fabric {
 
     /// The same, with carriers as in `NAGAYA_NET`; if that is empty, with the usual ones.
     pub fn with_carriers(id: u64, secret: &Secret, carriers: &str) -> Result<Self, FabricError> {
-        Self::over(id, secret, Carriers::new(secret, carriers)?)
+        Self::over(id, secret, Carriers::new(secret, carriers, false)?)
+    }
+
+    /// As [`new`](Self::new), for processes that read and write each other's memory where the
+    /// network can do that: see [`one_sided`](crate::one_sided).
+    pub fn one_sided(id: u64, secret: &Secret) -> Result<Self, FabricError> {
+        let carriers = std::env::var(carriers::VARIABLE).unwrap_or_default();
+        Self::over(id, secret, Carriers::new(secret, &carriers, true)?)
     }
 
     /// The same, with carriers that were made before.

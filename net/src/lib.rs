@@ -32,6 +32,7 @@
 //! implement [`wireup`] by PMIx and by PMI-1, whose text is [`pmi`]. [`rendezvous`] is both sides
 //! of the socket of `nagaya run`. [`hex`] writes bytes as text. [`ucx::ucp`]
 //! and [`pmix`] declare and load the two C libraries, by the macros of `declare`.
+//! [`one_sided`] reads and writes memory of peers by RDMA.
 //! `fuzz` has the entry points of the fuzz targets. `simulation` is a network within a thread, for
 //! tests only.
 //!
@@ -57,6 +58,7 @@ pub mod hex;
 pub mod launcher;
 mod local;
 pub mod mesh;
+pub mod one_sided;
 pub mod order;
 pub mod payload;
 pub mod pmi;

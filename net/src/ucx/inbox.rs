@@ -50,7 +50,7 @@ pub struct Operation {
 pub enum Work {
     Send { tag: u64, _header: Vec<u8>, _payload: Payload },
     Receive { tag: u64, landing: Landing },
-    Close { failure: Box<Failure> },
+    Close { failure: Box<Failure>, keys: Vec<*mut ucp_rkey> },
     Flush,
 }
 
@@ -95,7 +95,7 @@ pub extern "C" fn failed(failure: *mut c_void, _: *mut ucp_ep, status: ucs_statu
     inbox.borrow_mut().push_back(Noted::Failed(failure.tag, status));
 }
 
-/// A send, a flush or a close is complete.
+/// A send, a write, a read, a flush or a close is complete.
 pub extern "C" fn complete(request: *mut c_void, status: ucs_status_t, operation: *mut c_void) {
     // SAFETY: the operation belongs to this callback until it has recorded the completion; its
     // inbox lives as long as the worker.

@@ -23,7 +23,7 @@ pub type ucs_status_t = i8;
 /// Nothing, an error (the last hundred addresses), or a request.
 pub type ucs_status_ptr_t = *mut c_void;
 
-opaque! { ucp_address ucp_config ucp_context ucp_ep ucp_mem ucp_worker }
+opaque! { ucp_address ucp_config ucp_context ucp_ep ucp_mem ucp_rkey ucp_worker }
 
 constants! {
     UCS_OK: ucs_status_t = 0;
@@ -34,6 +34,7 @@ constants! {
     UCS_ERR_LAST: ucs_status_t = -100;
     UCS_THREAD_MODE_SERIALIZED: c_int = 1;
     UCP_PARAM_FIELD_FEATURES: u64 = 1 << 0;
+    UCP_FEATURE_RMA: u64 = 1 << 1;
     UCP_FEATURE_WAKEUP: u64 = 1 << 4;
     UCP_FEATURE_AM: u64 = 1 << 6;
     UCP_WORKER_PARAM_FIELD_THREAD_MODE: u64 = 1 << 0;
@@ -54,6 +55,8 @@ constants! {
     UCP_AM_SEND_FLAG_EAGER: u32 = 1 << 1;
     UCP_AM_RECV_ATTR_FLAG_DATA: u64 = 1 << 16;
     UCP_AM_RECV_ATTR_FLAG_RNDV: u64 = 1 << 17;
+    UCP_MEM_MAP_PARAM_FIELD_ADDRESS: u64 = 1 << 0;
+    UCP_MEM_MAP_PARAM_FIELD_LENGTH: u64 = 1 << 1;
     UCP_OP_ATTR_FIELD_CALLBACK: u32 = 1 << 1;
     UCP_OP_ATTR_FIELD_USER_DATA: u32 = 1 << 2;
     UCP_OP_ATTR_FIELD_FLAGS: u32 = 1 << 4;
@@ -134,6 +137,15 @@ structures! {
         recv_attr: u64,
         reply_ep: *mut ucp_ep,
     }
+    /// Parameters of a registration of memory.
+    pub struct ucp_mem_map_params_t {
+        field_mask: u64,
+        address: *mut c_void,
+        length: usize,
+        flags: c_uint,
+        prot: c_uint,
+        memory_type: c_int,
+    }
     /// Parameters of an operation.
     pub struct ucp_request_param_t {
         op_attr_mask: u32,
@@ -153,7 +165,7 @@ structures! {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union Completion {
-    /// Of a send, a flush or a close.
+    /// Of a send, a write, a read, a flush or a close.
     pub send: Option<ucp_send_nbx_callback_t>,
     /// Of the receipt of an active message's data.
     pub recv_am: Option<ucp_am_recv_data_nbx_callback_t>,
@@ -215,6 +227,21 @@ functions! {
             -> ucs_status_ptr_t;
         ucp_am_data_release: fn(worker: *mut ucp_worker, data: *mut c_void);
         ucp_request_free: fn(request: *mut c_void);
+        ucp_mem_map: fn(context: *mut ucp_context, params: *const ucp_mem_map_params_t,
+            memh: *mut *mut ucp_mem) -> ucs_status_t;
+        ucp_mem_unmap: fn(context: *mut ucp_context, memh: *mut ucp_mem) -> ucs_status_t;
+        ucp_rkey_pack: fn(context: *mut ucp_context, memh: *mut ucp_mem, buffer: *mut *mut c_void,
+            size: *mut usize) -> ucs_status_t;
+        ucp_rkey_buffer_release: fn(buffer: *mut c_void);
+        ucp_ep_rkey_unpack: fn(ep: *mut ucp_ep, buffer: *const c_void, rkey: *mut *mut ucp_rkey)
+            -> ucs_status_t;
+        ucp_rkey_destroy: fn(rkey: *mut ucp_rkey);
+        ucp_put_nbx: fn(ep: *mut ucp_ep, buffer: *const c_void, count: usize, remote_addr: u64,
+            rkey: *mut ucp_rkey, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
+        ucp_get_nbx: fn(ep: *mut ucp_ep, buffer: *mut c_void, count: usize, remote_addr: u64,
+            rkey: *mut ucp_rkey, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
+        ucp_ep_flush_nbx: fn(ep: *mut ucp_ep, param: *const ucp_request_param_t)
+            -> ucs_status_ptr_t;
     }
 }
 

