@@ -8,7 +8,6 @@ use std::ptr::NonNull;
 use slotmap::{DefaultKey, KeyData};
 
 use crate::error::FabricError;
-use crate::one_sided::OneSided;
 use crate::payload::Payload;
 
 /// The reason of a failure, as the end of a line.
@@ -96,6 +95,50 @@ pub trait Carrier: Send {
 
     /// Accepts no further connections.
     fn stop_listening(&mut self);
+}
+
+/// A carrier's name for imported memory.
+pub type RegionId = u64;
+
+/// The one-sided operations of a carrier. Tags are as in [`Carrier`]: the event [`Happened::Sent`]
+/// reports the end of an operation.
+pub trait OneSided {
+    /// Registers memory, and returns a key by which peers import it.
+    ///
+    /// # Safety
+    /// The memory stays mapped as long as the carrier lives, and peers may read and write it.
+    unsafe fn register(&mut self, start: NonNull<u8>, bytes: usize) -> Result<Vec<u8>, Reason>;
+
+    /// Imports memory of an endpoint's peer. The key is one that the peer's carrier has made.
+    fn import(&mut self, endpoint: EndpointId, key: &[u8]) -> Result<RegionId, Reason>;
+
+    /// Writes to an address in the memory. The payload is no longer needed when it is complete.
+    fn write(
+        &mut self,
+        endpoint: EndpointId,
+        region: RegionId,
+        address: u64,
+        payload: Payload,
+        tag: u64,
+    ) -> Sending;
+
+    /// Reads from an address in the memory.
+    ///
+    /// # Safety
+    /// `to` is writable for `bytes` bytes, and nothing else uses it, until the read is complete or
+    /// the carrier is dropped.
+    unsafe fn read(
+        &mut self,
+        endpoint: EndpointId,
+        region: RegionId,
+        address: u64,
+        to: NonNull<u8>,
+        bytes: usize,
+        tag: u64,
+    ) -> Sending;
+
+    /// Completes all operations so far at the peer.
+    fn flush(&mut self, endpoint: EndpointId, tag: u64) -> Sending;
 }
 
 /// An event of a carrier.

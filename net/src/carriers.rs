@@ -8,10 +8,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
 
-use crate::carrier::{Carrier, EndpointId, Happened, Landing, Reason, Sending, There, Way};
+use crate::carrier::{
+    Carrier, EndpointId, Happened, Landing, OneSided, Reason, Sending, There, Way,
+};
 use crate::error::FabricError;
 use crate::local::Local;
-use crate::one_sided::OneSided;
 use crate::payload::Payload;
 use crate::secret::Secret;
 use crate::tcp::Tcp;

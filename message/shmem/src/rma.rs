@@ -31,13 +31,45 @@ pub unsafe fn put(
     bytes: usize,
     pe: c_int,
 ) {
+    // SAFETY: this function has the contract of the called one.
+    unsafe { put_all(function, context, object, from, bytes, pe, true) }
+}
+
+/// The same; `from` may be changed after `quiet`.
+///
+/// # Safety
+/// That of [`put`], until then.
+#[inline(always)]
+pub unsafe fn put_nbi(
+    function: &str,
+    context: Handle,
+    object: *mut u8,
+    from: *const u8,
+    bytes: usize,
+    pe: c_int,
+) {
+    // SAFETY: this function has the contract of the called one.
+    unsafe { put_all(function, context, object, from, bytes, pe, false) }
+}
+
+#[inline(always)]
+unsafe fn put_all(
+    function: &str,
+    context: Handle,
+    object: *mut u8,
+    from: *const u8,
+    bytes: usize,
+    pe: c_int,
+    waits: bool,
+) {
     if bytes == 0 {
         return check(function, context, pe);
     }
     let (job, peer) = target(function, context, pe);
     if peer.is_far() {
+        let call = Call { f: function, job, context, peer };
         // SAFETY: this function has the contract of the called one.
-        return unsafe { Call { f: function, job, context, peer }.put(object, from, bytes) };
+        return unsafe { call.put(object, from, bytes, waits) };
     }
     let to = job.reach(function, object, bytes, peer);
     // SAFETY: `reach` has checked the target; the caller guarantees the source.

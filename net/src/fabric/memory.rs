@@ -1,15 +1,15 @@
-//! Reads and writes of peers' memory: see [`one_sided`](crate::one_sided).
+//! Reads and writes of peers' memory: see [`one_sided`].
 
 use std::ptr::NonNull;
 
 use slotmap::{DefaultKey, Key as _};
 
 use super::Fabric;
-use crate::carrier;
+use crate::carrier::{self, OneSided};
 use crate::carriers::Endpoint;
 use crate::error::FabricError;
 use crate::event::{Peer, SendId, Sending};
-use crate::one_sided::{self, OneSided, Region};
+use crate::one_sided::{self, Region};
 use crate::payload::Payload;
 use crate::session::Phase;
 

@@ -5,8 +5,7 @@ use std::ptr::{NonNull, null_mut};
 use super::inbox::Work;
 use super::ucp::*;
 use super::worker::Worker;
-use crate::carrier::{EndpointId, Reason, Sending, key_of};
-use crate::one_sided::{OneSided, RegionId};
+use crate::carrier::{EndpointId, OneSided, Reason, RegionId, Sending, key_of};
 use crate::payload::Payload;
 
 /// The reason of a failure after the end of a connection.

@@ -14,10 +14,9 @@ use super::inbox::{Failure, Inbox, Noted, Operation, Work, came, complete, faile
 use super::sockets::Sockets;
 use super::ucp::*;
 use crate::carrier::{
-    Carrier, Data, EndpointId, Happened, Landing, Reason, Sending, There, Way, key_of,
+    Carrier, Data, EndpointId, Happened, Landing, OneSided, Reason, Sending, There, Way, key_of,
 };
 use crate::error::FabricError;
-use crate::one_sided::OneSided;
 use crate::payload::Payload;
 use crate::signals;
 

@@ -7,7 +7,7 @@ enum { LONGS = 20000 };
 
 int main(void)
 {
-	static long lock, sum, signalled[LONGS], local[LONGS];
+	static long lock, sum, signalled[LONGS], put[LONGS], local[LONGS];
 	static uint64_t signal;
 
 	shmem_init();
@@ -19,6 +19,7 @@ int main(void)
 		check_parent();
 		size_t longs = round % 3 ? 10 : LONGS;
 		shmem_long_put_signal(signalled, local, longs, &signal, 1, SHMEM_SIGNAL_ADD, next);
+		shmem_long_put_nbi(put, local, LONGS, next);
 		shmem_signal_wait_until(&signal, SHMEM_CMP_GE, round);
 		shmem_set_lock(&lock);
 		shmem_long_p(&sum, shmem_long_g(&sum, 0) + 1, 0);

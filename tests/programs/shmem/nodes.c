@@ -342,12 +342,34 @@ static void threads(void) {
     shmem_free(thread_area);
 }
 
+/* Transfers across the middle of a large object: a network registers memory by parts of 64 MiB. */
+static void large(void) {
+    const size_t middle = 64 << 20, bytes = 1 << 20;
+    unsigned char *object = shmem_malloc(2 * middle), *own = malloc(bytes), *back = malloc(bytes);
+    int to = (me + 1) % n;
+    for (size_t at = middle - 4 * bytes; at < middle + 2 * bytes; at += bytes / 2 + 4093) {
+        uint64_t key = number(6000, me, at);
+        fill(own, key, bytes);
+        shmem_putmem_nbi(object + at, own, bytes, to);
+        shmem_quiet();
+        shmem_getmem(back, object + at, bytes, to);
+        check("large", to, back, key, bytes);
+        shmem_barrier_all();
+        check("large", me, object + at, number(6000, (me + n - 1) % n, at), bytes);
+        shmem_barrier_all();
+    }
+    shmem_free(object);
+    free(own);
+    free(back);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {{"data", data},       {"strided", strided}, {"atomics", atomics},
              {"signals", signals}, {"fences", fences},   {"locks", locks},
-             {"statics", statics}, {"threads", threads}};
+             {"statics", statics}, {"threads", threads},
+             {"large", large}};
 
 int main(int count, char **arguments) {
     int provided;

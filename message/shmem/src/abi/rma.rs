@@ -1,7 +1,7 @@
 //! Remote memory access: put and get.
 //!
 //! Within a node a call that need not wait for its end (`_nbi`) copies at once, like the others.
-//! So does a put to another node: when it returns, its message is on the way.
+//! A put to another node is on the way when it returns, as a message or as a write of the network.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,17 +14,17 @@ use crate::strides::Strides;
 /// Exports put and get of elements, with and without a context. `$put` and `$get` are the names
 /// without prefix.
 macro_rules! elements {
-    ($type:ty, [$($put:tt)*], $get_function:ident [$($get:tt)*]) => {
+    ($type:ty, $put_function:ident [$($put:tt)*], $get_function:ident [$($get:tt)*]) => {
         export!([$($put)*] (to: *mut $type, from: *const $type, n: usize, pe: c_int) {
             let (f, bytes) = (concat!("shmem_", $($put)*), n * size_of::<$type>());
             // SAFETY: the standard's contract: `from` has `n` elements.
-            unsafe { rma::put(f, context::default(), to.cast(), from.cast(), bytes, pe) }
+            unsafe { rma::$put_function(f, context::default(), to.cast(), from.cast(), bytes, pe) }
         });
         export!(["ctx_", $($put)*]
             (context: Handle, to: *mut $type, from: *const $type, n: usize, pe: c_int) {
             let (f, bytes) = (concat!("shmem_ctx_", $($put)*), n * size_of::<$type>());
             // SAFETY: the standard's contract: `from` has `n` elements.
-            unsafe { rma::put(f, context, to.cast(), from.cast(), bytes, pe) }
+            unsafe { rma::$put_function(f, context, to.cast(), from.cast(), bytes, pe) }
         });
         export!([$($get)*] (to: *mut $type, from: *const $type, n: usize, pe: c_int) {
             let (f, bytes) = (concat!("shmem_", $($get)*), n * size_of::<$type>());
@@ -77,8 +77,8 @@ macro_rules! strided {
 /// Exports the functions of a named type.
 macro_rules! typed {
     ($name:ident $type:ty) => {
-        elements!($type, [stringify!($name), "_put"], get [stringify!($name), "_get"]);
-        elements!($type, [stringify!($name), "_put_nbi"],
+        elements!($type, put [stringify!($name), "_put"], get [stringify!($name), "_get"]);
+        elements!($type, put_nbi [stringify!($name), "_put_nbi"],
             get_nbi [stringify!($name), "_get_nbi"]);
         strided!($type, [stringify!($name), "_iput"], [stringify!($name), "_iget"]);
     };
@@ -88,15 +88,15 @@ rma_types!(typed);
 /// Exports the functions of a size in bits.
 macro_rules! sized {
     ($bits:literal $type:ty) => {
-        elements!($type, ["put", $bits], get ["get", $bits]);
-        elements!($type, ["put", $bits, "_nbi"], get_nbi ["get", $bits, "_nbi"]);
+        elements!($type, put ["put", $bits], get ["get", $bits]);
+        elements!($type, put_nbi ["put", $bits, "_nbi"], get_nbi ["get", $bits, "_nbi"]);
         strided!($type, ["iput", $bits], ["iget", $bits]);
     };
 }
 rma_sizes!(sized);
 
-elements!(u8, ["putmem"], get["getmem"]);
-elements!(u8, ["putmem_nbi"], get_nbi["getmem_nbi"]);
+elements!(u8, put["putmem"], get["getmem"]);
+elements!(u8, put_nbi["putmem_nbi"], get_nbi["getmem_nbi"]);
 
 /// Writes one value to a symmetric object.
 ///

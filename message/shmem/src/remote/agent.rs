@@ -23,7 +23,7 @@ use net::fabric::Fabric;
 use net::payload::Payload;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use shmem_wire::message::{Action, Area, Op, Outcome, Range, Reply, Request};
+use shmem_wire::message::{Action, Area, Op, Outcome, PART_BYTES, Place, Range, Reply, Request};
 use sync::futex;
 use sync::wait::WaitPolicy;
 
@@ -56,6 +56,9 @@ struct Agent {
     /// The PEs of other nodes that are connected, and the numbers of their last requests.
     clients: HashMap<Peer, u64>,
     agents: Vec<Neighbour>,
+    /// The keys of parts of areas, by PE. A key is empty if the network cannot read and write the
+    /// part.
+    keys: HashMap<(u32, Place), Vec<u8>>,
     /// The processes of the other PEs of this node.
     processes: Vec<(usize, OwnedFd)>,
     policy: WaitPolicy,
@@ -96,6 +99,7 @@ pub fn start(job: &'static Job) -> Result<(), String> {
         fabric,
         clients: HashMap::new(),
         agents: others.collect(),
+        keys: HashMap::new(),
         processes: processes(job),
         policy: WaitPolicy::for_nodes(),
         loss: None,
@@ -138,14 +142,19 @@ fn pe_of(job: &Job, peer: Peer) -> Option<usize> {
     job.peers.get(pe).filter(|peer| peer.is_far()).map(|peer| peer.pe)
 }
 
-/// Returns the address of a range of a PE's memory, if the PE is of this node and has the range.
-fn memory(job: &Job, pe: u32, range: Range) -> Option<NonNull<u8>> {
+/// Returns the start and the bytes of an area of a PE, if the PE is of this node.
+fn extent(job: &Job, pe: u32, area: Area) -> Option<(usize, usize)> {
     let peer = job.peers.get(pe as usize).filter(|peer| !peer.is_far())?;
-    let (start, bytes) = match range.start.area {
+    Some(match area {
         Area::Heap => (peer.starts[0], job.heap.bytes),
         Area::Data => (peer.starts[1], peer.block.facts.0.data.bytes as usize),
         Area::Block => (std::ptr::from_ref(peer.block).addr(), size_of::<Block>()),
-    };
+    })
+}
+
+/// Returns the address of a range of a PE's memory, if the PE is of this node and has the range.
+fn memory(job: &Job, pe: u32, range: Range) -> Option<NonNull<u8>> {
+    let (start, bytes) = extent(job, pe, range.start.area)?;
     let at = range.fits(bytes as u64).then(|| start + range.start.offset as usize)?;
     NonNull::new(std::ptr::with_exposed_provenance_mut(at))
 }
@@ -382,7 +391,10 @@ impl Agent {
         let (job, next) = (self.job, self.clients.get(&from).map(|last| last + 1));
         let served = request.filter(|it| Some(it.sequence) == next).and_then(|request| {
             self.clients.insert(from, request.sequence);
-            serve(job, &request, payload)
+            match request.action {
+                Action::Register { at } => self.register(&request, at),
+                _ => serve(job, &request, payload),
+            }
         });
         let Some(reply) = served else {
             if self.clients.contains_key(&from) && !self.is_ending() {
@@ -395,6 +407,23 @@ impl Agent {
             // If the PE is gone, that is reported as an event.
             let _ = self.fabric.send(from, &reply.header(), payload);
         }
+    }
+}
+
+impl Agent {
+    /// Replies with the key of a part of a PE's memory, which is registered at the first request.
+    fn register(&mut self, request: &Request, at: Place) -> Option<Replied> {
+        let (_, bytes) = extent(self.job, request.pe, at.area)?;
+        let bytes = (bytes as u64).checked_sub(at.offset)?.min(PART_BYTES);
+        let start = memory(self.job, request.pe, Range { start: at, bytes })?;
+        let key = self.keys.entry((request.pe, at)).or_insert_with(|| {
+            // SAFETY: the memory stays mapped until the process ends: the first PE of a node holds
+            // the memory of all. By the standard's rules programs order their accesses.
+            let key = unsafe { self.fabric.register(start, bytes as usize) };
+            key.filter(|_| bytes > 0).unwrap_or_default()
+        });
+        let reply = Reply { sequence: request.sequence, result: Outcome::Data };
+        Some(Some((reply, key[..].into())))
     }
 }
 
@@ -414,7 +443,7 @@ fn serve(job: &Job, request: &Request, payload: Option<&[u8]>) -> Option<Replied
     let sequence = request.sequence;
     let (result, data) = match request.action {
         Action::Flush => (Outcome::Flushed, Payload::EMPTY),
-        Action::End { .. } => return None,
+        Action::Register { .. } | Action::End { .. } => return None,
         // A payload in its place was checked before it came.
         Action::Put { .. } | Action::PutSignal { .. } if payload.is_none() => {
             signal(job, request)?;
@@ -498,7 +527,7 @@ unsafe fn act(
                 let former = perform(at, word, op, value, compare);
                 Some(replies.then_some((Outcome::Word(former), Payload::EMPTY)))
             }
-            Action::Flush | Action::End { .. } => None,
+            Action::Flush | Action::Register { .. } | Action::End { .. } => None,
         }
     }
 }

@@ -65,7 +65,8 @@ impl Far {
         Marks::new(self.nodes.n())
     }
 
-    /// Completes all operations of a context; of the default one if there is none.
+    /// Completes all operations of a context; of the default one if there is none. One-sided
+    /// operations of other contexts are completed, too.
     pub fn quiet(&self, function: &str, marks: Option<&Marks>) {
         for (node, mark) in marks.unwrap_or(&self.marks).0.iter().enumerate() {
             let sequence = mark.load(Relaxed);
@@ -73,6 +74,7 @@ impl Far {
                 self.link.complete(function, node, sequence);
             }
         }
+        self.link.settle_all(function);
     }
 
     /// Orders all earlier operations of this PE before all later ones on the same PE.

@@ -65,7 +65,7 @@ impl Meeting {
         let node = self.nodes.of_pe[self.me];
         let secret = Secret::new(self.cards[0].secret);
         let is_first = self.nodes.first(node) == self.me;
-        let fabric = |id| Fabric::new(id, &secret).map_err(|error| error.to_string());
+        let fabric = |id| Fabric::one_sided(id, &secret).map_err(|error| error.to_string());
         let agent = is_first.then(|| fabric(node as u64)).transpose()?;
         let address = agent.as_ref().map_or(&[][..], Fabric::address);
         let all = exchange(&mut self.wireup, address)?;

@@ -63,18 +63,21 @@ fn end_nodes(job: &Job, status: c_int) {
     let Ok(mut fabric) = Fabric::new(ENDERS + job.me as u64, &far.secret) else { return };
     let action = Action::End { status: status as u8 };
     let request = Request { pe: 0, sequence: 0, action };
-    let mut others = 0;
+    let mut told = Vec::new();
     for address in (0..far.nodes.n()).filter(|&node| node != far.node).map(|n| &far.addresses[n]) {
         let Ok(peer) = fabric.connect(address) else { continue };
         if fabric.send(peer, &request.header(), Payload::EMPTY).is_ok() {
             fabric.close(peer);
-            others += 1;
+            told.push(peer);
         }
     }
     let until = Instant::now() + END_MAX;
-    while others > 0 && Instant::now() < until {
+    while !told.is_empty() && Instant::now() < until {
         match fabric.wait(until.saturating_duration_since(Instant::now())) {
-            Ok(Some(Event::Closed(_) | Event::Lost { .. })) => others -= 1,
+            // A peer to which nothing could be sent may be lost, too.
+            Ok(Some(Event::Closed(over) | Event::Lost { peer: over, .. })) => {
+                told.retain(|peer| *peer != over);
+            }
             Ok(_) => {}
             Err(_) => return,
         }

@@ -4,7 +4,7 @@
 //! takes events, and sleeps on the fabric's descriptor without it. Another thread may then take the
 //! event for which it waits, so whoever takes events wakes the sleepers.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -15,20 +15,21 @@ use std::time::{Duration, Instant};
 use net::error::FabricError;
 use net::event::{Event, Peer, SendId, Sending};
 use net::fabric::Fabric;
+use net::one_sided::Region;
 use net::payload::Payload;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use shmem_wire::flow::Flow;
-use shmem_wire::message::{Action, Outcome, Reply, Request};
+use shmem_wire::message::{Action, Outcome, Place, Reply, Request};
 use sync::wait::WaitPolicy;
 
 use crate::fatal::fatal;
 
-/// Size from which on a put is received directly into its target. Smaller payloads arrive together
-/// with their headers.
-const EARLY_MIN: usize = 8 << 10;
+/// Size from which on a put is one-sided, or received directly into its target. Smaller payloads
+/// arrive together with their headers.
+pub(super) const EARLY_MIN: usize = 8 << 10;
 /// Size from which on a put waits for the completion of operations before a fence, so that it can
-/// be received directly into its target. That takes less time than the other copy.
-const FLUSH_MIN: usize = 256 << 10;
+/// be one-sided, or received directly into its target. That takes less time than the other copy.
+pub(super) const FLUSH_MIN: usize = 256 << 10;
 /// Time limit for the first connection to an agent, and the pause between attempts.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
 const CONNECT_PAUSE: Duration = Duration::from_millis(20);
@@ -59,6 +60,8 @@ pub enum Use {
     },
     /// A word of 4 or 8 bytes for this address.
     Word(*mut u8, u8),
+    /// The key of a part of an area of this PE.
+    Key(usize, Place),
     /// None: the completion of earlier requests.
     Nothing,
 }
@@ -66,37 +69,41 @@ pub enum Use {
 // SAFETY: memory of the program, which no thread is bound to.
 unsafe impl Send for Use {}
 
-type Flows = Vec<Flow<Use>>;
+pub(super) type Flows = Vec<Flow<Use>>;
 
 /// The connections of this PE.
 pub struct Link {
-    inner: Mutex<Inner>,
+    pub(super) inner: Mutex<Inner>,
     /// The operations on each node. Locked after `inner`, never before.
-    flows: Arc<Mutex<Flows>>,
+    pub(super) flows: Arc<Mutex<Flows>>,
     /// Wakes threads that sleep. It counts as a semaphore.
     wakes: OwnedFd,
     sleepers: AtomicU64,
 }
 
-struct Inner {
-    fabric: Fabric,
-    connections: Vec<Connection>,
-    names: Vec<String>,
-    /// Messages whose payload is still needed.
-    unsent: HashSet<SendId>,
+pub(super) struct Inner {
+    pub(super) fabric: Fabric,
+    pub(super) connections: Vec<Connection>,
+    pub(super) names: Vec<String>,
+    /// Messages and one-sided operations whose memory is still needed.
+    pub(super) unsent: HashSet<SendId>,
     policy: WaitPolicy,
     /// The reason why the job cannot continue.
-    failure: Option<String>,
+    pub(super) failure: Option<String>,
 }
 
 /// The connection to an agent.
-struct Connection {
+pub(super) struct Connection {
     address: Vec<u8>,
-    state: State,
+    pub(super) state: State,
+    /// The network reads and writes memory of the node.
+    pub(super) is_one_sided: bool,
+    /// Parts of areas of the node's PEs. None if the network cannot read and write the part.
+    pub(super) regions: HashMap<(usize, Place), Option<Region>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// There is none. It may be called from this time on.
     Absent(Option<Instant>),
     Calling(Peer),
@@ -105,7 +112,7 @@ enum State {
     Closed,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -135,8 +142,12 @@ impl Link {
             eventfd(0, EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let wakes =
             wakes.map_err(|errno| FabricError::System { doing: "make an eventfd", errno })?;
-        let absent =
-            |address: &Vec<u8>| Connection { address: address.clone(), state: State::Absent(None) };
+        let absent = |address: &Vec<u8>| Connection {
+            address: address.clone(),
+            state: State::Absent(None),
+            is_one_sided: false,
+            regions: HashMap::new(),
+        };
         let inner = Inner {
             fabric,
             connections: addresses.iter().map(absent).collect(),
@@ -245,13 +256,17 @@ impl Link {
         }
     }
 
-    /// Returns the lock once the connection to a node stands.
-    fn connect(&self, f: &str, node: usize) -> MutexGuard<'_, Inner> {
+    /// Returns the lock once the connection to a node stands and may be used for the next
+    /// operation.
+    pub(super) fn connect(&self, f: &str, node: usize) -> MutexGuard<'_, Inner> {
         let inner = locked(&self.inner);
-        if matches!(inner.connections[node].state, State::Open(_)) {
-            return inner;
+        if !matches!(inner.connections[node].state, State::Open(_)) {
+            return self.connect_first(f, node, inner);
         }
-        self.connect_first(f, node, inner)
+        if inner.connections[node].is_one_sided && locked(&self.flows)[node].must_settle() {
+            return self.settle(f, inner, node);
+        }
+        inner
     }
 
     #[cold]
@@ -314,7 +329,7 @@ impl Link {
     }
 
     /// Waits until `is_over` returns true. It is called after each event.
-    fn wait<'a>(
+    pub(super) fn wait<'a>(
         &'a self,
         f: &str,
         mut inner: MutexGuard<'a, Inner>,
@@ -398,8 +413,12 @@ impl Inner {
         match event {
             Event::Message { from, header, payload } => {
                 let node = self.node_of(from).ok_or("a stranger has called")?;
-                let is_valid = take_reply(&mut locked(flows)[node], &header, Some(&payload));
-                is_valid.ok_or_else(|| self.violation(node))
+                let taken = take_reply(&mut locked(flows)[node], &header, Some(&payload));
+                if let Some(part) = taken.ok_or_else(|| self.violation(node))? {
+                    let region = self.fabric.import(from, &payload);
+                    self.connections[node].regions.insert(part, region);
+                }
+                Ok(())
             }
             Event::Placed { from, header, bytes, .. } => {
                 let node = self.node_of(from).ok_or("a stranger has called")?;
@@ -417,6 +436,7 @@ impl Inner {
             Event::Connected(peer) => {
                 if let Some(node) = self.node_of(peer) {
                     self.connections[node].state = State::Open(peer);
+                    self.connections[node].is_one_sided = self.fabric.reads_memory_of(peer);
                 }
                 Ok(())
             }
@@ -453,8 +473,13 @@ impl Inner {
     }
 }
 
-/// Takes a reply with its payload. None if it violates the protocol.
-fn take_reply(flow: &mut Flow<Use>, header: &[u8], payload: Option<&[u8]>) -> Option<()> {
+/// Takes a reply with its payload. Returns the part of memory if the payload is its key. None if
+/// it violates the protocol.
+fn take_reply(
+    flow: &mut Flow<Use>,
+    header: &[u8],
+    payload: Option<&[u8]>,
+) -> Option<Option<(usize, Place)>> {
     let payload = payload.unwrap_or_default();
     let reply = Reply::parse(header, payload.len())?;
     // SAFETY: the program's memory for this result, which it does not use until the reply has come.
@@ -476,11 +501,12 @@ fn take_reply(flow: &mut Flow<Use>, header: &[u8], payload: Option<&[u8]>) -> Op
             (Use::Word(to, 4), Outcome::Word(value)) => {
                 to.cast::<u32>().write_unaligned(u32::try_from(value).ok()?);
             }
+            (Use::Key(pe, at), Outcome::Data) => return Some(Some((pe, at))),
             (Use::Nothing, Outcome::Flushed) => {}
             _ => return None,
         }
     }
-    Some(())
+    Some(None)
 }
 
 /// Ends the job: a node is gone. Usually an agent has reported that before.

@@ -66,14 +66,22 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Copies bytes to a symmetric object. When it returns, `from` may be changed.
+    /// Copies bytes to a symmetric object. If it waits, `from` may be changed when it returns;
+    /// otherwise after `quiet`.
     ///
     /// # Safety
-    /// `from` has `bytes` bytes.
-    pub unsafe fn put(&self, object: *mut u8, from: *const u8, bytes: usize) {
+    /// `from` has `bytes` bytes, until it may be changed.
+    pub unsafe fn put(&self, object: *mut u8, from: *const u8, bytes: usize, waits: bool) {
         let to = self.place(object, bytes);
+        let at = (self.node(), self.peer.pe);
+        // SAFETY: this function has the contract of the called one.
+        let done = unsafe { self.far().link.write(self.f, at, to, (from, bytes), waits) };
+        if done == bytes {
+            return;
+        }
+        let to = Place { offset: to.offset + done as u64, ..to };
         // SAFETY: `Link::put` returns when the payload is no longer needed.
-        let payload = unsafe { Payload::borrowed(from, bytes) };
+        let payload = unsafe { Payload::borrowed(from.add(done), bytes - done) };
         self.put_payload(payload, |is_early| Action::Put { to, is_early });
     }
 
@@ -101,6 +109,14 @@ impl<'a> Call<'a> {
     /// `to` has `bytes` bytes, until they have come.
     pub unsafe fn get(&self, to: *mut u8, object: *const u8, bytes: usize, waits: bool) {
         let from = self.place(object, bytes);
+        let at = (self.node(), self.peer.pe);
+        // SAFETY: this function has the contract of the called one.
+        let done = unsafe { self.far().link.read(self.f, at, from, (to, bytes), waits) };
+        if done == bytes {
+            return;
+        }
+        let (to, bytes) = (to.wrapping_add(done), bytes - done);
+        let from = Place { offset: from.offset + done as u64, ..from };
         let action = Action::Get { from, bytes: bytes as u64 };
         self.ask(action, Use::Bytes(to, bytes), waits);
     }

@@ -7,6 +7,12 @@
 //! A large put may be received into its target at once, before the agent has handled earlier
 //! requests: it takes effect *early*, never late. So it must not be sent as such while requests
 //! before a fence are not known to be complete.
+//!
+//! Where the network has RDMA, large puts and all gets are *one-sided*: the network writes and
+//! reads the target's memory without the agent. They have no order among each other or with
+//! requests. So the PE *settles* them, which means that the network reports that all are complete,
+//! before it sends anything after a fence, and before it reads after a write. It reads only when
+//! all requests are complete, and writes only when those before a fence are.
 
 use std::collections::VecDeque;
 
@@ -24,11 +30,26 @@ pub struct Flow<T> {
     fenced: u64,
     /// The requests to which replies will come.
     pending: VecDeque<(u64, T)>,
+    one_sided: OneSided,
+}
+
+/// Numbers of one-sided operations.
+#[derive(Debug, Default)]
+struct OneSided {
+    /// Number of operations.
+    issued: u64,
+    /// The last write.
+    written: u64,
+    /// All operations up to this one are complete.
+    settled: u64,
+    /// Writes up to this one come before a fence.
+    fenced: u64,
 }
 
 impl<T> Default for Flow<T> {
     fn default() -> Self {
-        Self { issued: 0, completed: 0, fenced: 0, pending: VecDeque::new() }
+        let (pending, one_sided) = (VecDeque::new(), OneSided::default());
+        Self { issued: 0, completed: 0, fenced: 0, pending, one_sided }
     }
 }
 
@@ -54,9 +75,47 @@ impl<T> Flow<T> {
     /// Orders the requests so far before all later ones.
     pub fn fence(&mut self) {
         self.fenced = self.issued;
+        self.one_sided.fenced = self.one_sided.written;
     }
 
-    /// Returns true if the next put may take effect early.
+    /// Notes a one-sided write.
+    pub fn write(&mut self) {
+        self.one_sided.issued += 1;
+        self.one_sided.written = self.one_sided.issued;
+    }
+
+    /// Notes a one-sided read that is not complete yet.
+    pub fn read(&mut self) {
+        self.one_sided.issued += 1;
+    }
+
+    /// Returns true if one-sided operations must be settled before any later operation.
+    pub fn must_settle(&self) -> bool {
+        self.one_sided.settled < self.one_sided.fenced
+    }
+
+    /// Returns true if one-sided operations must be settled before a read.
+    pub fn must_settle_to_read(&self) -> bool {
+        self.one_sided.settled < self.one_sided.written
+    }
+
+    /// The number of the last one-sided operation, unless all are complete.
+    pub fn unsettled(&self) -> Option<u64> {
+        let OneSided { issued, settled, .. } = self.one_sided;
+        (settled < issued).then_some(issued)
+    }
+
+    /// Notes that the one-sided operations up to this one are complete.
+    pub fn settle(&mut self, last: u64) {
+        self.one_sided.settled = self.one_sided.settled.max(last);
+    }
+
+    /// Returns true if the next get may be one-sided.
+    pub fn may_read(&self) -> bool {
+        self.completed == self.issued
+    }
+
+    /// Returns true if the next put may take effect early, or be one-sided.
     pub fn may_be_early(&self) -> bool {
         self.completed >= self.fenced
     }
@@ -136,11 +195,35 @@ mod tests {
         assert!(!flow.is_full());
     }
 
+    #[test]
+    fn reads_wait_for_requests_and_for_writes() {
+        let mut flow = Flow::default();
+        assert!(flow.may_read() && !flow.must_settle_to_read());
+        flow.read();
+        assert!(!flow.must_settle_to_read() && flow.unsettled() == Some(1), "a read to come");
+        flow.write();
+        assert!(flow.must_settle_to_read() && !flow.must_settle());
+        flow.fence();
+        assert!(flow.must_settle());
+        flow.settle(flow.unsettled().expect("two"));
+        assert!(!flow.must_settle() && !flow.must_settle_to_read());
+        let flush = flow.ask(());
+        assert!(!flow.may_read(), "a request may still change memory");
+        flow.reply(flush);
+        assert!(flow.may_read());
+    }
+
     /// What a PE may do.
     #[derive(Debug, Clone, Copy)]
     enum Step {
         /// A put; a large one if true.
         Put(bool),
+        /// A one-sided put.
+        Write,
+        /// The network completes a one-sided put.
+        Land(usize),
+        /// All one-sided puts are settled.
+        Settle,
         Fence,
         Flush,
         /// A large put that was sent as early is received.
@@ -154,6 +237,9 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             any::<bool>().prop_map(Step::Put),
+            Just(Step::Write),
+            any::<usize>().prop_map(Step::Land),
+            Just(Step::Settle),
             Just(Step::Fence),
             Just(Step::Flush),
             any::<usize>().prop_map(Step::Receive),
@@ -179,8 +265,27 @@ mod tests {
             // For each put its fences before, and whether memory has it.
             let mut puts: Vec<(usize, bool)> = Vec::new();
             let (mut fences, mut marks) = (0, Vec::new());
+            // One-sided puts, with their numbers, and the puts of which they are.
+            let mut writes: Vec<(u64, usize)> = Vec::new();
             for step in steps {
+                let is_later = matches!(step, Step::Put(_) | Step::Write);
+                if (is_later && flow.must_settle()) || matches!(step, Step::Settle) {
+                    writes.iter().for_each(|(_, number)| puts[*number].1 = true);
+                    if let Some(last) = flow.unsettled() {
+                        flow.settle(last);
+                    }
+                }
                 match step {
+                    Step::Write if flow.may_be_early() => {
+                        flow.write();
+                        writes.push((flow.unsettled().expect("just issued"), puts.len()));
+                        puts.push((fences, false));
+                    }
+                    Step::Write | Step::Settle => {}
+                    Step::Land(at) if !writes.is_empty() => {
+                        puts[writes[at % writes.len()].1].1 = true;
+                    }
+                    Step::Land(_) => {}
                     Step::Put(is_large) => {
                         let is_early = is_large && flow.may_be_early();
                         marks.push((flow.issue(), puts.len()));
@@ -218,6 +323,10 @@ mod tests {
                 prop_assert!(puts.iter().all(is_ordered), "{:?}", puts);
                 for (sequence, number) in &marks {
                     prop_assert!(!flow.is_complete(*sequence) || puts[*number].1);
+                }
+                let is_settled = |last: u64| flow.unsettled().is_none() || last <= flow.one_sided.settled;
+                for (last, number) in &writes {
+                    prop_assert!(!is_settled(*last) || puts[*number].1);
                 }
             }
         }

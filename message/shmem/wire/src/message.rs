@@ -11,6 +11,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = size_of::<Header>();
 
+/// Bytes of a part of an area, which is registered at once. Registered memory is allocated and
+/// locked, so a large heap is registered only as far as it is used.
+pub const PART_BYTES: u64 = 64 << 20;
+
 /// A header. Fields that a kind of message does not use are 0.
 #[derive(Debug, Default, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -30,7 +34,7 @@ struct Header {
 }
 
 /// An area of a PE's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Area {
     /// The symmetric heap.
@@ -48,7 +52,7 @@ impl Area {
 }
 
 /// A place in a PE's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The area.
     pub area: Area,
@@ -170,6 +174,12 @@ pub enum Action {
     },
     /// Requests a reply once all earlier requests have taken effect.
     Flush,
+    /// Requests the key of a [part](PART_BYTES) of an area, by which the network reads and writes
+    /// it without the agent.
+    Register {
+        /// The start of the part.
+        at: Place,
+    },
     /// Requests the end of the node's PEs with this status.
     End {
         /// The exit status.
@@ -200,6 +210,7 @@ const END: u8 = 9;
 const DATA: u8 = 10;
 const WORD: u8 = 11;
 const FLUSHED: u8 = 12;
+const REGISTER: u8 = 13;
 
 /// In `operation` of a put with a signal, besides that of the signal.
 const EARLY: u8 = 1 << 7;
@@ -256,6 +267,7 @@ impl Request {
                 (header.value, header.other) = (value.into(), compare.into());
             }
             Action::Flush => header.kind = FLUSH,
+            Action::Register { at } => header.set(REGISTER, at),
             Action::End { status } => {
                 header.kind = END;
                 header.value = u64::from(status).into();
@@ -291,6 +303,10 @@ impl Request {
                 is_valid.then_some(atomic)?
             }
             FLUSH => Action::Flush,
+            REGISTER => {
+                let is_valid = place.offset.is_multiple_of(PART_BYTES);
+                is_valid.then_some(Action::Register { at: place })?
+            }
             END => Action::End { status: u8::try_from(value).ok()? },
             _ => return None,
         };
@@ -337,7 +353,7 @@ impl Request {
                 one(from, span(element, stride, n)?)
             }
             Action::Atomic { at, word, .. } => one(at, word.into()),
-            Action::Flush | Action::End { .. } => Some([None, None]),
+            Action::Flush | Action::Register { .. } | Action::End { .. } => Some([None, None]),
         }
     }
 
@@ -370,7 +386,8 @@ pub struct Reply {
 /// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The payload has the data.
+    /// The payload has the data. Those of [`Action::Register`] are the key, or none if the network
+    /// cannot read and write the memory.
     Data,
     /// The former value of a word.
     Word(u64),
@@ -473,6 +490,11 @@ mod tests {
                     (Action::Atomic { at, word, op, value, compare, replies }, 0)
                 }),
             Just((Action::Flush, 0)),
+            (prop::sample::select(vec![Area::Heap, Area::Data]), 0..1u64 << 30).prop_map(
+                |(area, part)| {
+                    (Action::Register { at: Place { area, offset: part * PART_BYTES } }, 0)
+                }
+            ),
             any::<u8>().prop_map(|status| (Action::End { status }, 0)),
         ]
     }
@@ -551,6 +573,11 @@ mod tests {
         assert!(!is_accepted(signal(4, Op::Add), 5) && !is_accepted(signal(8, Op::Xor), 5));
         let flush = Request { pe: 0, sequence: 0, action: Action::Flush };
         assert_eq!(Request::parse(&flush.header(), 0), None, "no number");
+        let register = |area, offset| Action::Register { at: Place { area, offset } };
+        assert!(is_accepted(register(Area::Data, PART_BYTES), 0));
+        assert!(
+            !is_accepted(register(Area::Data, 8), 0) && !is_accepted(register(Area::Block, 0), 0)
+        );
         assert_eq!(Request::parse(&flush.header()[1..], 0), None, "too short");
     }
 
