@@ -1,5 +1,5 @@
 //! The carrier over UCX: a context and a worker behind safe calls. Besides this file only
-//! [`memory`](super::memory) calls UCP.
+//! `memory` calls UCP.
 
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, RawFd};
