@@ -341,7 +341,10 @@ fn components() -> Option<u64> {
     let components = unsafe { _xgetbv(0) } & !UNTOUCHED;
     // The compacted format: each component behind the last, some at a multiple of 64.
     let extended = (2..63).filter(|bit| components >> bit & 1 == 1);
-    let bytes: u32 = extended.map(|bit| __cpuid_count(LEAF, bit).eax.next_multiple_of(64)).sum();
+    #[allow(unused_unsafe, reason = "unsafe in Rust 1.88, and safe in newer versions")]
+    // SAFETY: a processor with XSAVEC has this leaf. CPUID writes registers only.
+    let size = |bit| unsafe { __cpuid_count(LEAF, bit) }.eax;
+    let bytes: u32 = extended.map(|bit| size(bit).next_multiple_of(64)).sum();
     (HEADER_OFFSET + 64 + bytes as usize + 64 <= STATE_BYTES).then_some(components)
 }
 

@@ -10,7 +10,7 @@
 //! ```
 //! A row `SIZE LOOP` selects the loop for copies of at least SIZE bytes.
 
-use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::arch::x86_64::{__cpuid_count, CpuidResult};
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -160,11 +160,17 @@ fn by_name(name: &str) -> Option<CopyLoop> {
     LOOPS.iter().find(|(_, n)| *n == name).map(|(by, _)| *by)
 }
 
+/// Returns the registers that CPUID sets for a leaf and a subleaf.
+#[allow(unused_unsafe, reason = "the intrinsic is unsafe in Rust 1.88, and safe in newer versions")]
+fn cpuid(leaf: u32, subleaf: u32) -> CpuidResult {
+    // SAFETY: all x86-64 processors have CPUID. It writes registers only.
+    unsafe { __cpuid_count(leaf, subleaf) }
+}
+
 /// Returns true if the processor and the kernel support the loop. `vector` and `stream` need AVX2,
 /// and XGETBV with ECX = 1 to restore the upper halves of the registers.
 pub fn is_available(by: CopyLoop) -> bool {
-    by == CopyLoop::String
-        || (is_x86_feature_detected!("avx2") && __cpuid_count(0xd, 1).eax & 4 != 0)
+    by == CopyLoop::String || (is_x86_feature_detected!("avx2") && cpuid(0xd, 1).eax & 4 != 0)
 }
 
 /// Returns vendor, family, model and stepping of this processor, such as `AuthenticAMD 26.2.1`.
@@ -181,10 +187,10 @@ struct Signature {
 }
 
 fn signature() -> Signature {
-    let leaf = __cpuid(0);
+    let leaf = cpuid(0, 0);
     let vendor = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).concat();
     let vendor = String::from_utf8_lossy(&vendor).into_owned();
-    let version = __cpuid(1).eax;
+    let version = cpuid(1, 0).eax;
     let (mut family, mut model) = (version >> 8 & 15, version >> 4 & 15);
     if family == 15 {
         family += version >> 20 & 255;
@@ -206,10 +212,10 @@ enum Strings {
 fn strings() -> Strings {
     const ERMS: u32 = 1 << 9; // EBX
     const FSRM: u32 = 1 << 4; // EDX
-    if __cpuid(0).eax < 7 {
+    if cpuid(0, 0).eax < 7 {
         return Strings::Slow;
     }
-    let features = __cpuid_count(7, 0);
+    let features = cpuid(7, 0);
     match (features.ebx & ERMS != 0, features.edx & FSRM != 0) {
         (true, true) => Strings::Fast,
         (true, false) => Strings::Enhanced,
