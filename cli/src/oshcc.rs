@@ -75,7 +75,11 @@ pub fn oshcc(options: &Options) -> Result<i32, Failure> {
     let error = Command::new(&program).args(&arguments).exec();
     let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
     let program = program.display();
-    Err(Failure { message: format!("{program}: {error} (set {variable} to a compiler)"), status })
+    let message = format!(
+        "cannot start the compiler {program}: {error}. Install a compiler, or name another one in \
+         {variable}"
+    );
+    Err(Failure { message, status })
 }
 
 impl Files {
@@ -87,7 +91,7 @@ impl Files {
         Self::beside(bin).ok_or_else(|| {
             Failure::ours(
                 "libnagaya-shmem.so and shmem.h are neither in ../lib/nagaya/shmem nor in shmem \
-                 beside nagaya; install Nagaya's development files",
+                 beside nagaya. Install Nagaya's headers (libnagaya-dev or nagaya-devel)",
             )
         })
     }
