@@ -2,9 +2,10 @@
 """Spack's recipe for Nagaya, for Spack 1.0 and newer.
 
     spack repo add packaging/spack/spack_repo/nagaya
-    cd dist && spack install nagaya          # nagaya-VERSION.tar.gz lies in the working directory
+    cd dist && spack install --no-checksum nagaya    # reads nagaya-VERSION.tar.gz in this directory
 
-or, from a checkout, `spack dev-build nagaya@main`.
+or, from a checkout, `spack dev-build nagaya@main`. The recipe has no checksum, since each commit
+makes another archive. dist/SHA256SUMS has that of `make dist`.
 """
 
 import os
