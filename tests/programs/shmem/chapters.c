@@ -365,6 +365,9 @@ static void contexts(void)
 		CHECK(team == SHMEM_TEAM_WORLD);
 		shmem_ctx_destroy(ctx);
 	}
+	team = SHMEM_TEAM_WORLD;
+	CHECK(shmem_ctx_get_team(SHMEM_CTX_INVALID, &team) != 0);
+	CHECK(team == SHMEM_TEAM_INVALID);
 	int pe = next;
 	shmem_pe_quiet(&pe, 1);
 	shmem_ctx_pe_quiet(SHMEM_CTX_DEFAULT, &pe, 1);

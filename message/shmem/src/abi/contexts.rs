@@ -29,14 +29,15 @@ export!(["ctx_destroy"] (context: Handle) {
 });
 export!(["ctx_get_team"] (context: Handle, found: *mut TeamHandle) -> c_int {
     let team = match context.addr() {
-        0 => return -1,
+        0 => std::ptr::null_mut(),
         context::DEFAULT => std::ptr::without_provenance_mut(team::WORLD),
         // SAFETY: the standard's contract: a context that lives.
         _ => unsafe { team::handle((*context).team) },
     };
     // SAFETY: the standard's contract: `found` is writable.
     unsafe { *found = team };
-    0
+    // SHMEM_CTX_INVALID has SHMEM_TEAM_INVALID, and the call fails.
+    if team.is_null() { -1 } else { 0 }
 });
 
 /// Hints for the operations of a session. Inside a node there is nothing to tune.
