@@ -32,6 +32,7 @@ mod memop;
 mod mode;
 mod modes;
 mod mpi;
+mod namespaces;
 mod net;
 mod netpipe;
 mod ofi;

@@ -6,7 +6,6 @@
 
 mod figures;
 mod machine;
-mod namespaces;
 mod netpipe;
 mod options;
 mod paper;

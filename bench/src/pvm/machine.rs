@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::namespaces::Namespaces;
 use super::part::Part;
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of, wait_until};
+use crate::namespaces::Namespaces;
 use crate::programs;
 
 /// The implementation of PVM.
