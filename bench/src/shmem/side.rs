@@ -1,0 +1,160 @@
+//! The sides of the comparison: the programs of each, and the commands that start them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Layout;
+use super::nodes::{DEVICE, Nodes};
+use crate::failure::Failure;
+use crate::launch::{Nagaya, on_path};
+use crate::mpi::allow_root;
+use crate::programs;
+use crate::ranks::oversubscribed;
+
+/// Runs a command and ignores its status. Debian's Open MPI 4.1.4 ends every program with a
+/// segmentation fault in shmem_finalize. All results have been printed by then.
+const IGNORING_ITS_END: &str = "\"$0\" \"$@\" || true";
+
+/// A side of the comparison.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// Plain accesses between two tasks.
+    Limit,
+    Nagaya,
+    /// Open MPI's OSHMEM, from Debian.
+    OpenMpi,
+    Sandia,
+}
+
+impl Side {
+    /// Returns its name in tables.
+    pub fn name(self) -> String {
+        match self {
+            Side::Limit => "limit".to_owned(),
+            Side::Nagaya => "nagaya".to_owned(),
+            Side::OpenMpi => "Open MPI".to_owned(),
+            Side::Sandia => "Sandia".to_owned(),
+        }
+    }
+
+    /// Returns true if its times are compared with Nagaya's.
+    pub fn is_peer(self) -> bool {
+        !matches!(self, Side::Limit | Side::Nagaya)
+    }
+}
+
+/// A side whose programs have been compiled.
+pub struct Ready {
+    pub side: Side,
+    launcher: PathBuf,
+    /// Single operations, and kernels.
+    pub operations: PathBuf,
+    pub kernels: PathBuf,
+}
+
+/// Compiles the programs for a side. None if the library was not asked for.
+pub fn ready(
+    side: Side,
+    sandia: Option<&Path>,
+    nagaya: &Nagaya,
+    out: &Path,
+) -> Result<Option<Ready>, Failure> {
+    let (launcher, compiler) = match (side, sandia) {
+        (Side::OpenMpi, _) => {
+            let compiler = found("oshcc.openmpi", "libopenmpi-dev");
+            let compiler = compiler.or_else(|_| found("oshcc", "libopenmpi-dev"))?;
+            (found("mpirun.openmpi", "openmpi-bin")?, Some((compiler, "openmpi")))
+        }
+        (Side::Sandia, None) => return Ok(None),
+        (Side::Sandia, Some(directory)) => {
+            (directory.join("bin/oshrun"), Some((directory.join("bin/oshcc"), "sandia")))
+        }
+        _ => (nagaya.command.clone(), None),
+    };
+    let compiled = |name: &str| match &compiler {
+        Some((compiler, of)) => programs::compile_by(name, &format!("{name}-{of}"), compiler, out),
+        None => programs::compile_with_shmem(name, nagaya, out),
+    };
+    let (operations, kernels) = (compiled("shmem")?, compiled("shmem_kernels")?);
+    Ok(Some(Ready { side, launcher, operations, kernels }))
+}
+
+fn found(name: &str, package: &str) -> Result<PathBuf, Failure> {
+    on_path(name)
+        .ok_or_else(|| Failure::new(format!("{name}: not installed; apt-get install {package}")))
+}
+
+/// Returns the command that starts the PEs of a program.
+pub fn launch(
+    ready: &Ready,
+    layout: Layout,
+    nodes: Option<&Nodes>,
+    program: &Path,
+) -> Result<Command, Failure> {
+    let number = layout.pes.to_string();
+    let mut command = match (ready.side, nodes) {
+        (Side::OpenMpi, _) => {
+            let mut command = by_open_mpi(&ready.launcher, nodes, layout);
+            if !oversubscribed(layout.pes as usize).is_empty() {
+                command.args(["--mca", "mpi_yield_when_idle", "1"]);
+            }
+            command.args(["-n", &number]);
+            command
+        }
+        (_, Some(nodes)) => by_hydra(nodes, layout)?,
+        (Side::Sandia, None) => {
+            let mut command = Command::new(&ready.launcher);
+            // Without this variable it takes any mpiexec, such as Open MPI's.
+            command.env("OSHRUN_LAUNCHER", hydra()?).args(["-n", &number]);
+            command
+        }
+        (_, None) => {
+            let mut command = Command::new(&ready.launcher);
+            command.args(["run", "-n", &number]);
+            command
+        }
+    };
+    command.arg(program);
+    Ok(command)
+}
+
+/// Returns mpirun with the options for its PEs. Consecutive PEs are on different nodes, so that
+/// PE 0 and PE 1 measure the network.
+fn by_open_mpi(launcher: &Path, nodes: Option<&Nodes>, layout: Layout) -> Command {
+    let mut command = match nodes {
+        None => Command::new("sh"),
+        Some(nodes) => {
+            let mut first = nodes.first();
+            first.arg("sh");
+            first
+        }
+    };
+    command.args(["-c", IGNORING_ITS_END]).arg(launcher);
+    allow_root(&mut command).args(["--oversubscribe", "--bind-to", "none"]);
+    let Some(nodes) = nodes else { return command };
+    command.args(["--map-by", "node", "-H", &nodes.hosts(layout.pes.div_ceil(2))]);
+    command.args(["--mca", "plm_rsh_agent"]).arg(nodes.agent());
+    // UCX over TCP between nodes, and over shared memory within each.
+    for (parameter, value) in
+        [("pml", "ucx"), ("pml_ucx_tls", "any"), ("pml_ucx_devices", "any"), ("spml", "ucx")]
+    {
+        command.args(["--mca", parameter, value]);
+    }
+    command.args(["-x", &format!("UCX_NET_DEVICES={DEVICE}")]);
+    command
+}
+
+/// Returns MPICH's launcher with the options for PEs on two nodes: Nagaya's command and Sandia's
+/// launcher start PEs on one node. Consecutive PEs are on different nodes.
+fn by_hydra(nodes: &Nodes, layout: Layout) -> Result<Command, Failure> {
+    let mut command = nodes.first();
+    command.arg(hydra()?);
+    command.args(["-hosts", &nodes.hosts(1), "-launcher", "ssh", "-launcher-exec"]);
+    command.arg(nodes.agent()).args(["-n", &layout.pes.to_string()]);
+    Ok(command)
+}
+
+/// Returns MPICH's launcher.
+fn hydra() -> Result<PathBuf, Failure> {
+    found("mpiexec.hydra", "mpich")
+}
