@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 63] = [
+const SOURCES: [(&str, &str); 64] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("cores.h", include_str!("../programs/cores.h")),
@@ -64,6 +64,7 @@ const SOURCES: [(&str, &str); 63] = [
     ("matrix.c", include_str!("../programs/matrix.c")),
     ("spawn.c", include_str!("../programs/spawn.c")),
     ("forks.c", include_str!("../programs/forks.c")),
+    ("rma.c", include_str!("../programs/rma.c")),
     ("shmem.c", include_str!("../programs/shmem.c")),
     ("shmem_kernels.c", include_str!("../programs/shmem_kernels.c")),
     ("syscall.c", include_str!("../programs/syscall.c")),

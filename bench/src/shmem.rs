@@ -1,6 +1,6 @@
 //! OpenSHMEM: single operations, and kernels of PGAS programs (random updates, an integer sort),
-//! with Nagaya's library beside others, and beside the limits of the machine, which are plain
-//! loads, stores and copies between the same two cores.
+//! with Nagaya's library beside others, beside one-sided operations of MPIs, and beside the limits
+//! of the machine, which are plain loads, stores and copies between the same two cores.
 
 mod nodes;
 mod report;
@@ -14,6 +14,7 @@ use clap::Parser;
 
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
+use crate::mpi::Mpi;
 use crate::progress::progress;
 use nodes::Nodes;
 use side::{Ready, Side};
@@ -38,6 +39,9 @@ pub struct Options {
     /// The directory of an installed Sandia OpenSHMEM, with bin/oshcc and bin/oshrun
     #[arg(long, value_name = "DIR")]
     sandia: Option<PathBuf>,
+    /// MPIs whose one-sided operations are measured
+    #[arg(long, value_delimiter = ',', default_value = Mpi::ALL)]
+    mpi: Vec<Mpi>,
 }
 
 impl Options {
@@ -51,12 +55,15 @@ impl Options {
         (self.rounds, self.samples) = (1, 5);
         self.pes.truncate(1);
         self.nodes.truncate(1);
+        self.mpi.truncate(1);
         self
     }
 }
 
-/// Lines of the limits, and of both programs.
+/// Lines of the first program, of its limits, of both programs, and of MPI's operations, which are
+/// the first ones.
 const LIMIT_LINES: usize = 4;
+const MPI_LINES: usize = 6;
 const LINES: usize = 11 + 4;
 /// Rounds of each kernel in a run.
 const KERNEL_ROUNDS: &str = "5";
@@ -88,7 +95,8 @@ type Measured = BTreeMap<(Layout, Operation, Side), Vec<f64>>;
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let mut failures = Vec::new();
     let mut sides = Vec::new();
-    for side in [Side::Nagaya, Side::OpenMpi, Side::Sandia] {
+    let mpis = options.mpi.iter().map(|&mpi| Side::Mpi(mpi));
+    for side in [Side::Nagaya, Side::OpenMpi, Side::Sandia].into_iter().chain(mpis) {
         match side::ready(side, options.sandia.as_deref(), nagaya, out) {
             Ok(Some(ready)) => sides.push(ready),
             Ok(None) => {}
@@ -107,11 +115,11 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
             }
         };
         for round in 1..=options.rounds {
-            for ready in &sides {
+            for ready in sides.iter().filter(|ready| ready.side.has(layout)) {
                 let (layout_name, name) = (layout.name(), ready.side.name());
                 let rounds = options.rounds;
                 progress(&format!("shmem: {layout_name}, round {round} of {rounds}, {name}"));
-                let all = measure(ready, layout, nodes.as_ref(), options, &mut measured);
+                let all = measure(ready, layout, nodes.as_ref(), options, nagaya, &mut measured);
                 failures.extend(all.err());
             }
         }
@@ -137,16 +145,20 @@ fn measure(
     layout: Layout,
     nodes: Option<&Nodes>,
     options: &Options,
+    nagaya: &Nagaya,
     measured: &mut Measured,
 ) -> Result<(), Failure> {
     let samples = options.samples.to_string();
     let side = ready.side;
     let output_of_program = |program: &Path, arguments: &[&str]| {
-        let mut command = side::launch(ready, layout, nodes, program)?;
+        let mut command = side::launch(ready, layout, nodes, nagaya, program)?;
         output_of(command.args(arguments), TIME_LIMIT)
     };
     let mut output = output_of_program(&ready.operations, &[&samples])?;
-    output += &output_of_program(&ready.kernels, &[KERNEL_ROUNDS])?;
+    let Some(kernels) = &ready.kernels else {
+        return note(&output, MPI_LINES, (layout, side), measured);
+    };
+    output += &output_of_program(kernels, &[KERNEL_ROUNDS])?;
     note(&output, LINES, (layout, side), measured)?;
     if side == Side::Nagaya && layout == (Layout { nodes: 1, pes: 2 }) {
         let output = output_of_program(&ready.operations, &[&samples, "limits"])?;

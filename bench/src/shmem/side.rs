@@ -6,8 +6,8 @@ use std::process::Command;
 use super::Layout;
 use super::nodes::{DEVICE, Nodes};
 use crate::failure::Failure;
-use crate::launch::{Nagaya, on_path};
-use crate::mpi::allow_root;
+use crate::launch::{self, Nagaya, on_path};
+use crate::mpi::{Mpi, allow_root};
 use crate::programs;
 use crate::ranks::oversubscribed;
 
@@ -24,6 +24,8 @@ pub enum Side {
     /// Open MPI's OSHMEM, from Debian.
     OpenMpi,
     Sandia,
+    /// One-sided operations of an MPI.
+    Mpi(Mpi),
 }
 
 impl Side {
@@ -34,6 +36,16 @@ impl Side {
             Side::Nagaya => "nagaya".to_owned(),
             Side::OpenMpi => "Open MPI".to_owned(),
             Side::Sandia => "Sandia".to_owned(),
+            Side::Mpi(mpi) => format!("RMA of {}", mpi.name()),
+        }
+    }
+
+    /// Returns true if it is measured with this layout. MPI's operations are between two ranks of a
+    /// node.
+    pub fn has(self, layout: Layout) -> bool {
+        match self {
+            Side::Mpi(_) => layout == Layout { nodes: 1, pes: 2 },
+            _ => true,
         }
     }
 
@@ -47,9 +59,10 @@ impl Side {
 pub struct Ready {
     pub side: Side,
     launcher: PathBuf,
-    /// Single operations, and kernels.
+    /// Single operations.
     pub operations: PathBuf,
-    pub kernels: PathBuf,
+    /// Kernels; none with MPI.
+    pub kernels: Option<PathBuf>,
 }
 
 /// Compiles the programs for a side. None if the library was not asked for.
@@ -60,6 +73,11 @@ pub fn ready(
     out: &Path,
 ) -> Result<Option<Ready>, Failure> {
     let (launcher, compiler) = match (side, sandia) {
+        (Side::Mpi(mpi), _) => {
+            let operations = programs::compile_with_mpi("rma", mpi, out)?;
+            let launcher = mpi.launcher()?;
+            return Ok(Some(Ready { side, launcher, operations, kernels: None }));
+        }
         (Side::OpenMpi, _) => {
             let compiler = found("oshcc.openmpi", "libopenmpi-dev");
             let compiler = compiler.or_else(|_| found("oshcc", "libopenmpi-dev"))?;
@@ -75,7 +93,7 @@ pub fn ready(
         Some((compiler, of)) => programs::compile_by(name, &format!("{name}-{of}"), compiler, out),
         None => programs::compile_with_shmem(name, nagaya, out),
     };
-    let (operations, kernels) = (compiled("shmem")?, compiled("shmem_kernels")?);
+    let (operations, kernels) = (compiled("shmem")?, Some(compiled("shmem_kernels")?));
     Ok(Some(Ready { side, launcher, operations, kernels }))
 }
 
@@ -89,10 +107,14 @@ pub fn launch(
     ready: &Ready,
     layout: Layout,
     nodes: Option<&Nodes>,
+    nagaya: &Nagaya,
     program: &Path,
 ) -> Result<Command, Failure> {
     let number = layout.pes.to_string();
     let mut command = match (ready.side, nodes) {
+        (Side::Mpi(mpi), _) => {
+            return mpi.by_default(layout.pes as usize, launch::Side::Plain, nagaya, program);
+        }
         (Side::OpenMpi, _) => {
             let mut command = by_open_mpi(&ready.launcher, nodes, layout);
             if !oversubscribed(layout.pes as usize).is_empty() {
