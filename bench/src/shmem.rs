@@ -17,7 +17,7 @@ use crate::launch::{Nagaya, output_of};
 use crate::mpi::Mpi;
 use crate::progress::progress;
 use nodes::Nodes;
-use side::{Ready, Side};
+use side::{Provider, Ready, Side};
 
 /// The selection and the number of runs.
 #[derive(Parser)]
@@ -39,6 +39,9 @@ pub struct Options {
     /// The directory of an installed Sandia OpenSHMEM, with bin/oshcc and bin/oshrun
     #[arg(long, value_name = "DIR")]
     sandia: Option<PathBuf>,
+    /// Providers of libfabric for Sandia OpenSHMEM
+    #[arg(long, value_delimiter = ',', default_value = "shm,sockets,nagaya")]
+    provider: Vec<Provider>,
     /// MPIs whose one-sided operations are measured
     #[arg(long, value_delimiter = ',', default_value = Mpi::ALL)]
     mpi: Vec<Mpi>,
@@ -95,8 +98,9 @@ type Measured = BTreeMap<(Layout, Operation, Side), Vec<f64>>;
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let mut failures = Vec::new();
     let mut sides = Vec::new();
+    let sandia = options.provider.iter().map(|&provider| Side::Sandia(provider));
     let mpis = options.mpi.iter().map(|&mpi| Side::Mpi(mpi));
-    for side in [Side::Nagaya, Side::OpenMpi, Side::Sandia].into_iter().chain(mpis) {
+    for side in [Side::Nagaya, Side::OpenMpi].into_iter().chain(sandia).chain(mpis) {
         match side::ready(side, options.sandia.as_deref(), nagaya, out) {
             Ok(Some(ready)) => sides.push(ready),
             Ok(None) => {}

@@ -15,6 +15,27 @@ use crate::ranks::oversubscribed;
 /// segmentation fault in shmem_finalize. All results have been printed by then.
 const IGNORING_ITS_END: &str = "\"$0\" \"$@\" || true";
 
+/// A provider of libfabric under Sandia OpenSHMEM.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Provider {
+    /// Shared memory, within a node
+    Shm,
+    /// Sockets, between nodes
+    Sockets,
+    /// Nagaya's, within a node
+    Nagaya,
+}
+
+impl Provider {
+    fn name(self) -> &'static str {
+        match self {
+            Provider::Shm => "shm",
+            Provider::Sockets => "sockets",
+            Provider::Nagaya => "nagaya",
+        }
+    }
+}
+
 /// A side of the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
@@ -23,7 +44,8 @@ pub enum Side {
     Nagaya,
     /// Open MPI's OSHMEM, from Debian.
     OpenMpi,
-    Sandia,
+    /// Sandia OpenSHMEM with a provider of libfabric.
+    Sandia(Provider),
     /// One-sided operations of an MPI.
     Mpi(Mpi),
 }
@@ -35,16 +57,17 @@ impl Side {
             Side::Limit => "limit".to_owned(),
             Side::Nagaya => "nagaya".to_owned(),
             Side::OpenMpi => "Open MPI".to_owned(),
-            Side::Sandia => "Sandia".to_owned(),
+            Side::Sandia(provider) => format!("Sandia over {}", provider.name()),
             Side::Mpi(mpi) => format!("RMA of {}", mpi.name()),
         }
     }
 
     /// Returns true if it is measured with this layout. MPI's operations are between two ranks of a
-    /// node.
+    /// node, and sockets are measured between nodes.
     pub fn has(self, layout: Layout) -> bool {
         match self {
             Side::Mpi(_) => layout == Layout { nodes: 1, pes: 2 },
+            Side::Sandia(provider) => (provider == Provider::Sockets) == (layout.nodes == 2),
             _ => true,
         }
     }
@@ -83,8 +106,8 @@ pub fn ready(
             let compiler = compiler.or_else(|_| found("oshcc", "libopenmpi-dev"))?;
             (found("mpirun.openmpi", "openmpi-bin")?, Some((compiler, "openmpi")))
         }
-        (Side::Sandia, None) => return Ok(None),
-        (Side::Sandia, Some(directory)) => {
+        (Side::Sandia(_), None) => return Ok(None),
+        (Side::Sandia(_), Some(directory)) => {
             (directory.join("bin/oshrun"), Some((directory.join("bin/oshcc"), "sandia")))
         }
         _ => (nagaya.command.clone(), None),
@@ -124,7 +147,7 @@ pub fn launch(
             command
         }
         (_, Some(nodes)) => by_hydra(nodes, layout)?,
-        (Side::Sandia, None) => {
+        (Side::Sandia(_), None) => {
             let mut command = Command::new(&ready.launcher);
             // Without this variable it takes any mpiexec, such as Open MPI's.
             command.env("OSHRUN_LAUNCHER", hydra()?).args(["-n", &number]);
@@ -136,6 +159,14 @@ pub fn launch(
             command
         }
     };
+    if let Side::Sandia(provider) = ready.side {
+        command.env("FI_PROVIDER", provider.name());
+        if provider == Provider::Nagaya {
+            // The provider is for tasks.
+            command.env("FI_PROVIDER_PATH", nagaya.provider()?);
+            command.arg(&nagaya.command).arg("exec");
+        }
+    }
     command.arg(program);
     Ok(command)
 }
