@@ -7,6 +7,7 @@ mod report;
 mod side;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,11 +64,12 @@ impl Options {
     }
 }
 
-/// Lines of the first program, of its limits, of both programs, and of MPI's operations, which are
-/// the first ones.
+/// Lines of the operations, and of the kernels. The limits and MPI's operations are the first ones of
+/// the operations.
+const OPERATION_LINES: usize = 11;
+const KERNEL_LINES: usize = 4;
 const LIMIT_LINES: usize = 4;
 const MPI_LINES: usize = 6;
-const LINES: usize = 11 + 4;
 /// Rounds of each kernel in a run.
 const KERNEL_ROUNDS: &str = "5";
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -158,31 +160,32 @@ fn measure(
         let mut command = side::launch(ready, layout, nodes, nagaya, program)?;
         output_of(command.args(arguments), TIME_LIMIT)
     };
-    let mut output = output_of_program(&ready.operations, &[&samples])?;
+    let output = output_of_program(&ready.operations, &[&samples])?;
     let Some(kernels) = &ready.kernels else {
-        return note(&output, MPI_LINES, (layout, side), measured);
+        return note(&output, 0..MPI_LINES, (layout, side), measured);
     };
-    output += &output_of_program(kernels, &[KERNEL_ROUNDS])?;
-    note(&output, LINES, (layout, side), measured)?;
+    let operations = 0..OPERATION_LINES;
+    note(&output, operations.clone(), (layout, side), measured)?;
+    let output = output_of_program(kernels, &[KERNEL_ROUNDS])?;
+    note(&output, operations.end..operations.end + KERNEL_LINES, (layout, side), measured)?;
     if side == Side::Nagaya && layout == (Layout { nodes: 1, pes: 2 }) {
         let output = output_of_program(&ready.operations, &[&samples, "limits"])?;
-        // The limits are a prefix of the operations.
-        note(&output, LIMIT_LINES, (layout, Side::Limit), measured)?;
+        note(&output, 0..LIMIT_LINES, (layout, Side::Limit), measured)?;
     }
     Ok(())
 }
 
-/// Adds the times of an output, which has `lines` lines.
+/// Adds the times of an output, which has a line for each of `places` in the tables.
 fn note(
     output: &str,
-    lines: usize,
+    places: Range<usize>,
     (layout, side): (Layout, Side),
     measured: &mut Measured,
 ) -> Result<(), Failure> {
-    if output.lines().count() != lines {
+    if output.lines().count() != places.len() {
         return Err(Failure::new(format!("shmem: unexpected output: {output}")));
     }
-    for (at, line) in output.lines().enumerate() {
+    for (at, line) in places.zip(output.lines()) {
         let (operation, bytes, ns) =
             parse(line).ok_or_else(|| Failure::new(format!("shmem: unexpected output: {line}")))?;
         measured.entry((layout, (at, operation, bytes), side)).or_default().push(ns);
