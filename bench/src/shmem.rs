@@ -2,11 +2,11 @@
 //! with Nagaya's library beside others, beside one-sided operations of MPIs, and beside the limits
 //! of the machine, which are plain loads, stores and copies between the same two cores.
 
+mod layout;
 mod nodes;
 mod report;
 mod side;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,9 @@ use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
 use crate::mpi::Mpi;
 use crate::progress::progress;
+use layout::Layout;
 use nodes::Nodes;
+use report::Measured;
 use side::{Provider, Ready, Side};
 
 /// The selection and the number of runs.
@@ -64,8 +66,8 @@ impl Options {
     }
 }
 
-/// Lines of the operations, and of the kernels. The limits and MPI's operations are the first ones of
-/// the operations.
+/// Lines of the operations, and of the kernels. The limits and MPI's operations are the first ones
+/// of the operations.
 const OPERATION_LINES: usize = 11;
 const KERNEL_LINES: usize = 4;
 const LIMIT_LINES: usize = 4;
@@ -73,28 +75,6 @@ const MPI_LINES: usize = 6;
 /// Rounds of each kernel in a run.
 const KERNEL_ROUNDS: &str = "5";
 const TIME_LIMIT: Duration = Duration::from_secs(120);
-
-/// The PEs of a run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Layout {
-    nodes: u32,
-    pes: u32,
-}
-
-impl Layout {
-    /// Returns its text in tables.
-    fn name(self) -> String {
-        match self.nodes {
-            1 => format!("{} PEs", self.pes),
-            nodes => format!("{} PEs on {nodes} nodes", self.pes),
-        }
-    }
-}
-
-/// Operation and bytes, in the order of the program.
-type Operation = (usize, String, usize);
-/// Times in ns, one per round.
-type Measured = BTreeMap<(Layout, Operation, Side), Vec<f64>>;
 
 /// Measures, prints tables and targets, writes `shmem.csv`.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
@@ -110,7 +90,8 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         }
     }
     let mut measured = Measured::new();
-    for layout in layouts(options) {
+    let layouts = layouts(options);
+    for &layout in &layouts {
         // Each layout has its own nodes, so that no run is disturbed by an earlier one.
         let nodes = (layout.nodes == 2).then(Nodes::make).transpose();
         let nodes = match nodes {
@@ -131,7 +112,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         }
     }
     progress("");
-    report::write(&measured, options, out)?;
+    report::write(&measured, &layouts, out)?;
     Failure::of_all(failures)
 }
 

@@ -1,18 +1,24 @@
 //! Tables, targets and `shmem.csv`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::layout::Layout;
 use super::side::Side;
-use super::{Layout, Measured, Operation, Options, layouts};
 use crate::failure::Failure;
 use crate::ranks::oversubscribed;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
 use crate::target::{self, Bound, Target};
 
+/// Operation and bytes, in the order of the program.
+pub type Operation = (usize, String, usize);
+/// Times in ns, one per round.
+pub type Measured = BTreeMap<(Layout, Operation, Side), Vec<f64>>;
+
 /// The targets within a node: operation, bytes, whether the limit is compared with instead of the
-/// best peer, and the bound of the ratio of times. With peers it is theirs divided by Nagaya's, with
-/// the limit the reverse.
+/// best peer, and the bound of the ratio of times. With peers it is theirs divided by Nagaya's,
+/// with the limit the reverse.
 const WITHIN_A_NODE: [(&str, usize, bool, Bound); 12] = [
     ("put", 8, true, Bound::AtMost(1.2)),
     ("get", 8, true, Bound::AtMost(1.2)),
@@ -41,7 +47,7 @@ const BETWEEN_NODES: [(&str, usize); 8] = [
 ];
 
 /// Prints a table for each layout, and the targets. Writes the CSV files.
-pub fn write(measured: &Measured, options: &Options, out: &Path) -> Result<(), Failure> {
+pub fn write(measured: &Measured, layouts: &[Layout], out: &Path) -> Result<(), Failure> {
     let mut lines = vec!["nodes,pes,operation,bytes,library,ns,ns_min,ns_max".to_string()];
     for ((Layout { nodes, pes }, (_, operation, bytes), side), times) in measured {
         let Spread { median, min, max } = Spread::of(times);
@@ -52,7 +58,7 @@ pub fn write(measured: &Measured, options: &Options, out: &Path) -> Result<(), F
     }
     write_lines(&out.join("shmem.csv"), &lines)?;
     let mut targets = Vec::new();
-    for layout in layouts(options) {
+    for &layout in layouts {
         print_table(measured, layout);
         if layout.nodes == 2 {
             let of = |&it| target(measured, layout, it, false, Bound::AtLeast(1.0));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Layout;
+use super::layout::Layout;
 use super::nodes::{DEVICE, Nodes};
 use crate::failure::Failure;
 use crate::launch::{self, Nagaya, on_path};
