@@ -32,6 +32,8 @@ pub struct WaitPolicy {
     is_crowded: bool,
     /// See [`for_nodes`](Self::for_nodes).
     is_for_nodes: bool,
+    /// See [`for_drivers`](Self::for_drivers).
+    spin_min: Duration,
 }
 
 impl WaitPolicy {
@@ -39,6 +41,12 @@ impl WaitPolicy {
     /// sleeps delays two nodes: see [`wake::wake_time_of_node`].
     pub fn for_nodes() -> Self {
         Self { is_for_nodes: true, ..Self::default() }
+    }
+
+    /// Returns the policy of a waiter that does an agent's work for other nodes meanwhile. Before
+    /// it sleeps, it spins for at least this time, unless others want the processor.
+    pub fn for_drivers(spin_min: Duration) -> Self {
+        Self { is_for_nodes: true, spin_min, ..Self::default() }
     }
 
     /// Polls until `found` returns a value, or the waiter must sleep. After the sleep, it calls
@@ -65,7 +73,7 @@ impl WaitPolicy {
         let now = Instant::now();
         let mode = wake::mode(now);
         let wake = if self.is_for_nodes { wake::wake_time_of_node } else { wake::wake_time };
-        let new = || Box::new(Policy::new(mode, wake()));
+        let new = || Box::new(Policy::new(mode, wake()).spin_at_least(self.spin_min));
         let policy = self.policy.get_or_insert_with(new);
         policy.set_mode(mode);
         let step = policy.step(now);

@@ -39,7 +39,6 @@ const EXCEPTIONS: &[&str] = &[
     "space/pvas/src/raw.rs: spin_loop",
     // Polls of the network from one question to the wait policy to the next.
     "message/shmem/src/remote/agent.rs: spin_loop",
-    "message/shmem/src/remote/link.rs: spin_loop",
     // The mechanism.
     "sync/src/wait.rs: spin_loop",
     "sync/src/wait/wake.rs: sched_yield",

@@ -14,10 +14,12 @@
 //! | `link` | this PE's connections to agents |
 //! | `one_sided` | puts and gets without the agent, by RDMA |
 //! | `operation` | put, get and atomic operations on PEs of other nodes |
+//! | `driver` | waiting threads that do the agent's work |
 //! | `agent` | serves this node's memory, and watches its PEs and the other nodes |
 //! | `leave` | the end of a job over several nodes, in order or not |
 
 pub mod agent;
+pub mod driver;
 pub mod far;
 pub mod join;
 pub mod leave;

@@ -12,10 +12,11 @@ use sync::doorbell::Doorbell;
 use sync::wait::{DOUBT, WaitPolicy};
 
 use crate::job::Job;
+use crate::remote::driver::Driver;
 
 thread_local! {
     /// The policy of this thread, while it does not wait.
-    static POLICY: Cell<WaitPolicy> = Cell::default();
+    static POLICY: Cell<Option<WaitPolicy>> = Cell::default();
 }
 
 /// Sleep of a waiter if the kernel refuses membarrier: no wake-up is certain then.
@@ -33,16 +34,36 @@ pub fn until<T>(job: &Job, mut found: impl FnMut() -> Option<T>) -> T {
 #[cold]
 fn until_long<T>(job: &Job, found: &mut dyn FnMut() -> Option<T>) -> T {
     // At the end of the main thread the value is gone before the last wait.
-    let mut policy = POLICY.try_with(Cell::take).unwrap_or_default();
-    let value = match policy.poll(&mut *found) {
+    let policy = POLICY.try_with(Cell::take).ok().flatten();
+    let mut policy = policy.unwrap_or_else(|| job.wait_policy());
+    let mut driver = Driver::default();
+    let polled = policy.poll(|| found_or_driven(job, &mut driver, found));
+    if polled.is_none() {
+        driver.rest();
+    }
+    drop(driver);
+    let value = match polled {
         Some(value) => value,
         None => {
             let doorbell = &job.block().doorbell;
             sleep(job, doorbell, Doorbell::about_to_sleep_unfenced, &mut policy, found)
         }
     };
-    let _ = POLICY.try_with(|of_thread| of_thread.set(policy));
+    let _ = POLICY.try_with(|of_thread| of_thread.set(Some(policy)));
     value
+}
+
+/// Returns the value of `found`. If there is none, drives the agent of the node, if this PE has it,
+/// and looks again.
+fn found_or_driven<T>(
+    job: &Job,
+    driver: &mut Driver,
+    found: &mut dyn FnMut() -> Option<T>,
+) -> Option<T> {
+    match found() {
+        None if job.far.is_some() && driver.drive() => found(),
+        value => value,
+    }
 }
 
 /// Waits until `found` returns a value, after a poll in vain. Writers ring this doorbell.
@@ -70,8 +91,10 @@ pub fn sleep<T>(
         if let Some(far) = &job.far {
             far.nudge();
         }
-        if let Some(value) = policy.poll(&mut *found) {
+        let mut driver = Driver::default();
+        if let Some(value) = policy.poll(|| found_or_driven(job, &mut driver, found)) {
             return value;
         }
+        driver.rest();
     }
 }

@@ -88,6 +88,8 @@ pub struct Policy {
     mode: Mode,
     /// Time from a wake-up call to the moment when the sleeper runs.
     wake: Duration,
+    /// Shortest spin, unless the processor was lost.
+    spin_min: Duration,
     /// The current wait.
     wait: Option<Wait>,
     /// Twice the time that a pure spin would have cost, less our cost, in ns.
@@ -133,6 +135,7 @@ impl Policy {
         Self {
             mode,
             wake,
+            spin_min: Duration::ZERO,
             wait: None,
             spin_credit: credit,
             sleep_credit: credit,
@@ -145,6 +148,11 @@ impl Policy {
             spin_losses: Losses::default(),
             yield_losses: Losses::default(),
         }
+    }
+
+    /// Lets each wait spin for at least this time in mode `Auto`, unless others want the processor.
+    pub fn spin_at_least(self, spin_min: Duration) -> Self {
+        Self { spin_min, ..self }
     }
 
     /// Sets the mode from the next wait on.
@@ -301,9 +309,9 @@ impl Policy {
         let may_spin = self.sleep_credit - (i64::from(factor) - 1) * wake >= -LOAN * wake;
         if may_spin && (!is_late || is_trial) {
             self.untried = 0;
-            return factor * self.wake;
+            return (factor * self.wake).max(self.spin_min);
         }
-        if may_sleep { Duration::ZERO } else { self.wake }
+        if may_sleep { self.spin_min } else { self.spin_min.max(self.wake) }
     }
 
     fn yield_after(&self) -> Duration {

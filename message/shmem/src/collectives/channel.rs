@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
 use outbox::group::Group;
-use sync::wait::WaitPolicy;
 
 use crate::atomic::{Op, change};
 use crate::collectives::area::{self, SLOTS};
@@ -155,7 +154,7 @@ impl Channel {
         let near: Box<[_]> = numbers.iter().map(|&pe| pes[pe]).collect();
         let rank = numbers.iter().position(|&pe| pe == team.me as usize).unwrap_or(0);
         let outboxes = numbers.iter().map(|&pe| area::outbox(f, job, slots[pe], pes[pe])).collect();
-        let waiter = Waiter { job, policy: WaitPolicy::default() };
+        let waiter = Waiter { job, policy: job.wait_policy() };
         let group = Group::new(rank, outboxes, is_crowded(job), waiter);
         let far = (near.len() < pes.len()).then(|| {
             let mut found: Vec<usize> = Vec::new();

@@ -4,6 +4,9 @@
 //! of its symmetric memory, and the agent checks both before it touches the memory. After a change
 //! it wakes the PE's threads that wait for one.
 //!
+//! A thread of the first PE that waits drives the agent meanwhile ([`driver`]): it takes the
+//! agent's events itself.
+//!
 //! It also watches: the PEs of its node by their processes, and the other nodes by a connection to
 //! each of their agents. If a PE ends without `shmem_finalize`, its own agent reports that; if it
 //! is the first of its node, the agent of the first remaining node does. The others end when they
@@ -11,11 +14,11 @@
 
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use net::event::{Event, Peer};
@@ -31,6 +34,7 @@ use crate::block::Block;
 use crate::ending;
 use crate::fatal::fatal;
 use crate::job::{self, Job};
+use crate::remote::driver::{self, Drive, Parking};
 use crate::remote::far::{ENDERS, Far, LEAVES, LEFT, PES};
 use crate::word::Word;
 
@@ -43,6 +47,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(30);
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// Longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Time after which the agent's thread looks whether others still drive the agent. If they do not,
+/// a message has waited for at most that long.
+const PARK: Duration = Duration::from_micros(200);
 /// Polls from one look at the clock to the next.
 const POLLS: u32 = 16;
 /// The name of the agent in messages, in place of a function's.
@@ -59,14 +66,22 @@ struct Agent {
     /// The keys of parts of areas, by PE. A key is empty if the network cannot read and write the
     /// part.
     keys: HashMap<(u32, Place), Vec<u8>>,
-    /// The processes of the other PEs of this node.
-    processes: Vec<(usize, OwnedFd)>,
-    policy: WaitPolicy,
     /// The loss that is reported at that time, if the job has not ended before.
     loss: Option<(Instant, String)>,
     /// The connections to other agents are closed.
     is_closing: bool,
     since: Instant,
+}
+
+/// The thread of the agent.
+struct Watch {
+    job: &'static Job,
+    far: &'static Far,
+    agent: &'static Mutex<Agent>,
+    /// The processes of the other PEs of this node.
+    processes: Vec<(usize, OwnedFd)>,
+    policy: WaitPolicy,
+    parking: Parking,
 }
 
 /// The connection to the agent of another node.
@@ -100,14 +115,17 @@ pub fn start(job: &'static Job) -> Result<(), String> {
         clients: HashMap::new(),
         agents: others.collect(),
         keys: HashMap::new(),
-        processes: processes(job),
-        policy: WaitPolicy::for_nodes(),
         loss: None,
         is_closing: false,
         since: Instant::now(),
     };
+    // It lives as long as its thread, which ends with the process.
+    let agent: &'static Mutex<Agent> = Box::leak(Box::new(Mutex::new(agent)));
+    driver::install(agent, &far.wakes_agent);
+    let (policy, parking) = (WaitPolicy::for_nodes(), Parking::default());
+    let watch = Watch { job, far, agent, processes: processes(job), policy, parking };
     let builder = std::thread::Builder::new().name("nagaya-shmem-net".to_owned());
-    let started = ending::blocked(|| builder.spawn(move || agent.run()));
+    let started = ending::blocked(|| builder.spawn(move || watch.run()));
     started.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
 }
 
@@ -193,19 +211,21 @@ unsafe fn perform(at: *mut u8, word: u8, op: Op, value: u64, compare: u64) -> u6
     }
 }
 
-impl Agent {
+fn locked(agent: &Mutex<Agent>) -> MutexGuard<'_, Agent> {
+    agent.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
     fn run(mut self) -> ! {
         net::slice::shorten();
         loop {
+            while self.parking.is_driven() && self.park() {}
             let mut has_events = false;
             for _ in 0..POLLS {
-                while let Some(event) = self.fabric.poll() {
-                    has_events = true;
-                    self.take(event);
-                }
+                has_events |= locked(self.agent).take_events();
                 std::hint::spin_loop();
             }
-            self.tend();
+            locked(self.agent).tend();
             if has_events {
                 self.policy.found();
             } else if self.policy.must_sleep() {
@@ -214,32 +234,54 @@ impl Agent {
         }
     }
 
+    /// Sleeps while others drive the agent. They do not wake this thread when they have found their
+    /// event, since the next wait probably follows soon: this thread looks after a while. Returns
+    /// false if a thread that drove has gone to sleep.
+    fn park(&mut self) -> bool {
+        self.parking.begin();
+        self.sleep_until(Instant::now() + PARK, None);
+        let may_park = self.parking.end();
+        if let Ok(mut agent) = self.agent.try_lock() {
+            agent.tend();
+        }
+        may_park
+    }
+
     /// Sleeps until there may be something to do.
     fn sleep(&mut self) {
-        match self.fabric.arm() {
+        let mut agent = locked(self.agent);
+        match agent.fabric.arm() {
             Ok(true) => {}
             Ok(false) => return,
             Err(why) => fatal!(NAME, "the network: {why}"),
         }
-        let due = self.agents.iter().filter_map(|agent| match agent {
+        // SAFETY: the fabric lives as long as the process, and so does its descriptor.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(agent.fabric.descriptor().as_raw_fd()) };
+        let due = agent.agents.iter().filter_map(|agent| match agent {
             Neighbour::Due(at) => Some(*at),
             _ => None,
         });
-        let due = due.chain(self.fabric.deadline()).chain(self.loss.as_ref().map(|loss| loss.0));
+        let due = due.chain(agent.fabric.deadline()).chain(agent.loss.as_ref().map(|loss| loss.0));
         let until = due.fold(Instant::now() + SLEEP_MAX, Instant::min);
+        drop(agent);
+        self.sleep_until(until, Some(descriptor));
+    }
+
+    /// Sleeps until then, or until the agent is woken, a process ends, or the descriptor has
+    /// something.
+    fn sleep_until(&mut self, until: Instant, descriptor: Option<BorrowedFd<'_>>) {
         let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
-        let mut fds = vec![
-            PollFd::from_borrowed_fd(self.fabric.descriptor(), PollFlags::IN),
-            PollFd::new(&self.far.wakes_agent, PollFlags::IN),
-        ];
+        let mut fds = vec![PollFd::new(&self.far.wakes_agent, PollFlags::IN)];
         fds.extend(self.processes.iter().map(|(_, process)| PollFd::new(process, PollFlags::IN)));
+        let n = fds.len();
+        fds.extend(descriptor.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)));
         let _ = poll(&mut fds, left.as_ref());
         let has_ended: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         drop(fds);
-        if has_ended[1] {
+        if has_ended[0] {
             let _ = rustix::io::read(&self.far.wakes_agent, &mut [0; 8]);
         }
-        let mut ended = has_ended[2..].iter();
+        let mut ended = has_ended[1..n].iter();
         let mut pes = Vec::new();
         self.processes.retain(|(pe, _)| {
             let has_ended = ended.next() == Some(&true);
@@ -248,15 +290,37 @@ impl Agent {
         });
         for pe in pes {
             let is_finalized = self.job.peers[pe].block.finalized.0.load(Acquire) != 0;
-            if !is_finalized && !self.is_ending() {
+            if !is_finalized && !is_ending(self.far) {
                 fatal!(NAME, "PE {pe} has ended without shmem_finalize");
             }
         }
     }
+}
 
-    /// The job ends, or this node has left it.
+/// The job ends, or this node has left it.
+fn is_ending(far: &Far) -> bool {
+    ending::is_ending() || far.ending.load(Acquire) != 0
+}
+
+impl Drive for Agent {
+    fn take_events(&mut self) -> bool {
+        let mut has_events = false;
+        while let Some(event) = self.fabric.poll() {
+            has_events = true;
+            self.take(event);
+        }
+        has_events
+    }
+
+    fn arm(&mut self) -> bool {
+        // The agent's thread reports an error.
+        !matches!(self.fabric.arm(), Ok(false))
+    }
+}
+
+impl Agent {
     fn is_ending(&self) -> bool {
-        ending::is_ending() || self.far.ending.load(Acquire) != 0
+        is_ending(self.far)
     }
 
     /// Does what is due.

@@ -101,7 +101,7 @@ impl Far {
     }
 
     /// Returns true if this PE runs the agent of its node.
-    pub(super) fn is_first(&self, me: usize) -> bool {
+    pub fn is_first(&self, me: usize) -> bool {
         self.nodes.first(self.node) == me
     }
 }

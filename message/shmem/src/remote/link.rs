@@ -23,6 +23,7 @@ use shmem_wire::message::{Action, Outcome, Place, Reply, Request};
 use sync::wait::WaitPolicy;
 
 use crate::fatal::fatal;
+use crate::remote::driver::Driver;
 
 /// Size from which on a put is one-sided, or received directly into its target. Smaller payloads
 /// arrive together with their headers.
@@ -153,7 +154,7 @@ impl Link {
             connections: addresses.iter().map(absent).collect(),
             names: names.to_vec(),
             unsent: HashSet::new(),
-            policy: WaitPolicy::default(),
+            policy: WaitPolicy::for_nodes(),
             failure: None,
         };
         Ok(Self { inner: Mutex::new(inner), flows, wakes, sleepers: AtomicU64::new(0) })
@@ -335,6 +336,7 @@ impl Link {
         mut inner: MutexGuard<'a, Inner>,
         mut is_over: impl FnMut(&mut Inner) -> bool,
     ) -> MutexGuard<'a, Inner> {
+        let mut driver = Driver::default();
         loop {
             for _ in 0..POLLS {
                 let has_events = self.take_events(&mut inner);
@@ -344,13 +346,25 @@ impl Link {
                 }
                 if let Some(failure) = inner.failure.take() {
                     drop(inner);
+                    drop(driver);
                     fail(f, &failure);
                 }
                 if !has_events {
-                    std::hint::spin_loop();
+                    drop(inner);
+                    driver.drive();
+                    inner = locked(&self.inner);
                 }
             }
             let must_sleep = inner.policy.must_sleep();
+            if must_sleep {
+                drop(inner);
+                driver.rest();
+                inner = locked(&self.inner);
+                // Another thread may have taken the event meanwhile.
+                if is_over(&mut inner) {
+                    return inner;
+                }
+            }
             // Other threads of this PE may want to send.
             inner = if must_sleep { self.sleep(inner) } else { self.yield_lock(inner) };
         }
