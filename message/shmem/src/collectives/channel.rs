@@ -17,6 +17,7 @@ use crate::collectives::waiter::Waiter;
 use crate::context;
 use crate::fatal::fatal;
 use crate::job::{self, Job, Peer};
+use crate::remote::operation::Call;
 use crate::rma;
 use crate::team::Team;
 use crate::wait;
@@ -236,9 +237,10 @@ impl Channel {
         while distance < n {
             let to = far.leaders[(far.node + distance) % n];
             let word = &area::slot(self.job, far.slots[to]).rounds[round];
-            let object = ptr::from_ref(word).cast_mut().cast();
             let pe = self.team.world(to as i32).unwrap_or(0);
-            change::<u64>(f, context::default(), Op::Set, object, count, pe);
+            let (context, peer) = (context::default(), self.job.peer(f, pe));
+            Call { f, job: self.job, context, peer }
+                .store(ptr::from_ref(word).cast_mut().cast(), count);
             let here = &own.rounds[round];
             wait::until(self.job, || (here.load(Acquire) >= count).then_some(()));
             (distance, round) = (distance * 2, round + 1);

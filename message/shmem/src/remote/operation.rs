@@ -172,6 +172,13 @@ impl<'a> Call<'a> {
         self.send(self.atomic(op, object, [value, value], false), Payload::EMPTY);
     }
 
+    /// Stores a word of this library in symmetric memory. `quiet` does not wait for it, since it is
+    /// no operation of the program.
+    pub fn store(&self, object: *mut u8, value: u64) {
+        let action = self.atomic(Op::Set, object, [value, value], false);
+        self.far().link.send(self.f, self.node(), self.peer.pe, action, Payload::EMPTY);
+    }
+
     /// Performs an atomic operation. Returns the former value of the object.
     pub fn fetch<W: Word>(&self, op: Op, object: *mut u8, values: [W; 2]) -> W {
         let mut former = 0_u64;
