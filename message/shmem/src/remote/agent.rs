@@ -50,6 +50,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Time after which the agent's thread looks whether others still drive the agent. If they do not,
 /// a message has waited for at most that long.
 const PARK: Duration = Duration::from_micros(200);
+/// Most events from one look of a waiting thread at its own event to the next.
+const EVENTS_MAX: u32 = 16;
 /// Polls from one look at the clock to the next.
 const POLLS: u32 = 16;
 /// The name of the agent in messages, in place of a function's.
@@ -304,12 +306,11 @@ fn is_ending(far: &Far) -> bool {
 
 impl Drive for Agent {
     fn take_events(&mut self) -> bool {
-        let mut has_events = false;
-        while let Some(event) = self.fabric.poll() {
-            has_events = true;
+        for taken in 0..EVENTS_MAX {
+            let Some(event) = self.fabric.poll() else { return taken > 0 };
             self.take(event);
         }
-        has_events
+        true
     }
 
     fn arm(&mut self) -> bool {

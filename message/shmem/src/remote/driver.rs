@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// An agent.
 pub trait Drive: Send {
-    /// Takes the events that are there. Returns true if there were any.
+    /// Takes a limited number of the events that are there. Returns true if there were any.
     fn take_events(&mut self) -> bool;
 
     /// Prepares the descriptor on which the agent's thread sleeps. Returns false if there may be
@@ -23,6 +23,13 @@ pub trait Drive: Send {
 struct Installed {
     agent: &'static Mutex<dyn Drive>,
     wakes: &'static OwnedFd,
+}
+
+impl Installed {
+    /// Wakes the agent's thread.
+    fn wake(&self) {
+        let _ = rustix::io::write(self.wakes, &1_u64.to_ne_bytes());
+    }
 }
 
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
@@ -45,8 +52,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Takes the agent's events that are there, unless another thread does so. Returns true if
-    /// there were any. The caller must hold no lock that the end of the job may need.
+    /// Takes some of the agent's events, unless another thread does so. Returns true if there were
+    /// any. The caller must hold no lock that the end of the job may need.
     pub fn drive(&mut self) -> bool {
         let Some(installed) = INSTALLED.get() else { return false };
         self.drives = true;
@@ -60,7 +67,7 @@ impl Driver {
         RESTED.store(LOOKS.load(SeqCst), SeqCst);
         self.end();
         if IS_PARKED.swap(false, SeqCst) {
-            let _ = rustix::io::write(installed.wakes, &1_u64.to_ne_bytes());
+            installed.wake();
         }
     }
 
@@ -69,10 +76,10 @@ impl Driver {
         // A thread that has the agent, or is parked, will prepare the descriptor itself.
         if let Some(installed) = INSTALLED.get().filter(|_| drove && !IS_PARKED.load(SeqCst))
             && let Some(mut agent) = try_locked(installed)
+            && !agent.arm()
         {
-            while !agent.arm() {
-                agent.take_events();
-            }
+            // Others may send without end, and this wait is over.
+            installed.wake();
         }
     }
 }
