@@ -5,7 +5,7 @@
 mod slow;
 mod system;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -138,19 +138,22 @@ type Times = BTreeMap<(&'static str, usize), Vec<f64>>;
 fn report(samples: &[Sample], options: &Options, out: &Path) -> Result<Vec<Target>, Failure> {
     let lines: Vec<f64> = samples.iter().flat_map(|sample| sample.line_ns).collect();
     let usual = Spread::of(&lines).median;
-    // Samples at an unusual distance of the cores are discarded, unless there are no others.
+    // Samples at an unusual distance of the cores are discarded, unless there are no others of the
+    // same operation and size.
     let near = |sample: &&Sample| cores::is_one_distance(usual, sample.line_ns);
-    let some = samples.iter().filter(near).count();
-    let (mut times, mut over_line) = (Times::new(), Times::new());
-    for sample in samples.iter().filter(|sample| some == 0 || near(sample)) {
+    let key = |sample: &Sample| (sample.way, sample.bytes);
+    let nears: BTreeSet<_> = samples.iter().filter(near).map(key).collect();
+    let is_kept = |sample: &&Sample| near(sample) || !nears.contains(&key(sample));
+    let (mut times, mut over_line, mut kept) = (Times::new(), Times::new(), 0);
+    for sample in samples.iter().filter(is_kept) {
         let line = sample.line_ns.iter().sum::<f64>() / 2.0;
-        let key = (sample.way, sample.bytes);
-        times.entry(key).or_default().push(sample.ns);
-        over_line.entry(key).or_default().push(sample.ns / line);
+        times.entry(key(sample)).or_default().push(sample.ns);
+        over_line.entry(key(sample)).or_default().push(sample.ns / line);
+        kept += 1;
     }
     println!(
         "\na cache line there and back: {usual:.0} ns; {} of {} samples at another distance discarded",
-        samples.len() - some,
+        samples.len() - kept,
         samples.len()
     );
     let mut csv = vec!["way,bytes,ns,ns_min,ns_max".to_string()];

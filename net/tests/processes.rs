@@ -140,7 +140,14 @@ fn peers_killed_at_random_instants_are_lost_in_time_and_harm_nobody() {
         assert!(fabric.send(peer, b"", Vec::new()).is_err());
         round(&mut fabric, stays.0, turn);
     }
-    assert!(descriptors() < before + 10, "{before} descriptors have become {}", descriptors());
+    // Other tests of this process have descriptors, too, which they close in time.
+    let begin = Instant::now();
+    while descriptors() >= before + 10 {
+        let late = begin.elapsed() > TIME_LIMIT;
+        assert!(!late, "{before} descriptors have become {}", descriptors());
+        assert!(fabric.poll().is_none());
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Steps of a connection's start and of the messages after which a peer dies: after the last ones
