@@ -427,3 +427,36 @@ fn two_waiters_that_have_both_slept_recover() {
         assert!(hop <= 2 * (200 + look) + IDLE_YIELD, "wake-up {wake}, look {look}: {hop}");
     });
 }
+
+/// Such a waiter spins for its least time although all events come late, and yields the processor
+/// to others that want it.
+#[test]
+fn a_least_spin_holds_unless_others_want_the_processor() {
+    let (wake, event) = (10_000, 120_000);
+    let sleeps = |least: u64, yield_ns: u64| {
+        let mut policy = Policy::new(Mode::Auto, Duration::from_nanos(wake))
+            .spin_at_least(Duration::from_nanos(least));
+        let (base, mut now, mut sleeps) = (Instant::now(), 0, 0);
+        for _ in 0..1000 {
+            let end = now + event;
+            while now < end {
+                match policy.step(after(base, now)) {
+                    Step::Spin => now += 300,
+                    Step::Yield => {
+                        policy.yielded(Duration::from_nanos(yield_ns));
+                        now += yield_ns;
+                    }
+                    Step::Sleep => {
+                        sleeps += 1;
+                        now = end + wake;
+                    }
+                }
+            }
+            policy.found(after(base, now));
+        }
+        sleeps
+    };
+    assert!(sleeps(0, IDLE_YIELD) > 900, "usually late events let a waiter sleep");
+    assert_eq!(sleeps(150_000, IDLE_YIELD), 0);
+    assert!(sleeps(150_000, 20_000) > 900, "others run in each yield");
+}
