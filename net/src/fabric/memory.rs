@@ -85,8 +85,8 @@ impl Fabric {
         })
     }
 
-    /// Completes all reads and writes of a peer's memory so far: the peer sees what was written
-    /// when the flush is [sent](crate::event::Event::Sent).
+    /// Completes all earlier reads and writes of a peer's memory. When the flush is
+    /// [sent](crate::event::Event::Sent), the peer has the written data.
     ///
     /// # Errors
     /// [`FabricError::Gone`] if the connection does not stand, or has no such operations.
