@@ -363,13 +363,30 @@ static void large(void) {
     free(back);
 }
 
+/* A PE that waits serves others meanwhile. It goes on when its own word has come, although another
+ * PE sends without end. */
+static void stream(void) {
+    static long started, stop, target;
+    if (n < 2) return;
+    for (int round = 1; round <= rounds; round++) {
+        if (me == 0) {
+            shmem_long_wait_until(&started, SHMEM_CMP_GE, round);
+            shmem_long_p(&stop, round, n - 1);
+        } else if (me == n - 1) {
+            shmem_long_p(&started, round, 0);
+            while (shmem_long_atomic_fetch(&stop, me) < round) shmem_long_p(&target, round, 0);
+        }
+        shmem_barrier_all();
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {{"data", data},       {"strided", strided}, {"atomics", atomics},
              {"signals", signals}, {"fences", fences},   {"locks", locks},
              {"statics", statics}, {"threads", threads},
-             {"large", large}};
+             {"large", large},     {"stream", stream}};
 
 int main(int count, char **arguments) {
     int provided;
