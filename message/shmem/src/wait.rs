@@ -37,14 +37,10 @@ fn until_long<T>(job: &Job, found: &mut dyn FnMut() -> Option<T>) -> T {
     let policy = POLICY.try_with(Cell::take).ok().flatten();
     let mut policy = policy.unwrap_or_else(|| job.wait_policy());
     let mut driver = Driver::default();
-    let polled = policy.poll(|| found_or_driven(job, &mut driver, found));
-    if polled.is_none() {
-        driver.rest();
-    }
-    drop(driver);
-    let value = match polled {
+    let value = match policy.poll(|| found_or_driven(job, &mut driver, found)) {
         Some(value) => value,
         None => {
+            driver.rest();
             let doorbell = &job.block().doorbell;
             sleep(job, doorbell, Doorbell::about_to_sleep_unfenced, &mut policy, found)
         }

@@ -313,18 +313,30 @@ impl Link {
         let State::Open(peer) = inner.connections[node].state else {
             unreachable!("`connect` returns when the connection stands")
         };
-        match inner.fabric.send(peer, &request.header(), payload) {
-            Ok(Sending::Done) if !inner.fabric.has_unsent() => {}
-            Ok(Sending::Done) => drop(self.wait(f, inner, |inner| !inner.fabric.has_unsent())),
+        let sent = inner.fabric.send(peer, &request.header(), payload);
+        let inner = self.finish(f, inner, node, sent);
+        if inner.fabric.has_unsent() {
+            drop(self.wait(f, inner, |inner| !inner.fabric.has_unsent()));
+        }
+    }
+
+    /// Waits until the memory of a message or of a one-sided operation is no longer needed.
+    pub(super) fn finish<'a>(
+        &'a self,
+        f: &str,
+        mut inner: MutexGuard<'a, Inner>,
+        node: usize,
+        started: Result<Sending, FabricError>,
+    ) -> MutexGuard<'a, Inner> {
+        match started {
+            Ok(Sending::Done) => inner,
             Ok(Sending::Pending(id)) => {
                 inner.unsent.insert(id);
-                let is_sent =
-                    |inner: &mut Inner| !inner.unsent.contains(&id) && !inner.fabric.has_unsent();
-                drop(self.wait(f, inner, is_sent));
+                self.wait(f, inner, |inner| !inner.unsent.contains(&id))
             }
             Err(why) => {
                 inner.failure = Some(format!("{}: {why}", inner.names[node]));
-                drop(self.wait(f, inner, |_| false));
+                self.wait(f, inner, |_| false)
             }
         }
     }

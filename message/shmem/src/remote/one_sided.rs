@@ -190,27 +190,6 @@ impl Link {
             started => drop(self.finish(f, inner, node, started)),
         }
     }
-
-    /// Waits until an operation is complete.
-    pub(super) fn finish<'a>(
-        &'a self,
-        f: &str,
-        mut inner: MutexGuard<'a, Inner>,
-        node: usize,
-        started: Result<Sending, FabricError>,
-    ) -> MutexGuard<'a, Inner> {
-        match started {
-            Ok(Sending::Done) => inner,
-            Ok(Sending::Pending(id)) => {
-                inner.unsent.insert(id);
-                self.wait(f, inner, |inner| !inner.unsent.contains(&id))
-            }
-            Err(why) => {
-                inner.failure = Some(format!("{}: {why}", inner.names[node]));
-                self.wait(f, inner, |_| false)
-            }
-        }
-    }
 }
 
 impl Inner {
